@@ -6,6 +6,7 @@ use std::time::Duration;
 use daemon::clock::Clock;
 use model::ids::SchedulerId;
 use model::spec::PlacementProfile;
+use placement::PlacementPolicy;
 use store::Store;
 use tokio::sync::Notify;
 
@@ -24,4 +25,11 @@ pub(crate) struct SchedulerContext {
     /// `None` for ever.
     pub(crate) volume_grace: Option<Duration>,
     pub(crate) node_died: Arc<Notify>,
+}
+
+impl SchedulerContext {
+    /// Of plans for pods that run already.
+    pub(crate) fn placement_policy(&self) -> PlacementPolicy {
+        PlacementPolicy { dead_after: self.timings.dead_after, ..PlacementPolicy::default() }
+    }
 }

@@ -48,6 +48,7 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
     let mut problems = all_problems(&overview, &condition, &app.config);
     let volumes = app.store.volumes_with_problems().await.unwrap_or_default();
     problems.extend(volumes.iter().filter_map(|volume| condition_of(volume).1));
+    problems.extend(app.store.held_violations().await.unwrap_or_default());
     problems.extend(server_problems(&app).await?);
     Ok(Json(StatusView {
         redis: RedisView {

@@ -1,4 +1,4 @@
-//! Plans the drain of a node: where each of its pods would go, by the filters and scores that decide.
+//! Plans where pods go that leave their nodes, as by a drain: by the filters and scores that decide.
 //!
 //! A schedulers' loop stores the plan as moves, and the API shows it: before a drain as what it would do.
 
@@ -8,6 +8,7 @@ use model::ids::{NodeName, PodId, ServiceName};
 use model::node::Node;
 use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
+use model::service::Service;
 use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, Outcome, PlacementPolicy, decide};
 use store::{Store, StoreError};
@@ -16,7 +17,7 @@ use crate::intake::{Intake, PendingPod};
 use crate::needs::read_needs;
 use crate::services::read_services;
 
-/// A pod that runs on the node, or is about to.
+/// A pod that runs on a node, or is about to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeavingPod {
     pub record: PodRecord,
@@ -32,8 +33,8 @@ pub enum Place {
     Nowhere(Vec<Refusal>),
     /// It belongs to no service: nothing would start it elsewhere.
     Pushed,
-    /// No node can be chosen for it: why.
-    Unreadable(String),
+    /// No node is chosen for it: why.
+    Stays(String),
 }
 
 const MAX_EXAMPLES: usize = 3;
@@ -44,7 +45,7 @@ impl Place {
         match self {
             Self::On(_) => None,
             Self::Pushed => Some("it belongs to no service: nothing would start it elsewhere".to_owned()),
-            Self::Unreadable(why) => Some(why.clone()),
+            Self::Stays(why) => Some(why.clone()),
             Self::Nowhere(refusals) if refusals.is_empty() => Some("there is no other node".to_owned()),
             Self::Nowhere(refusals) => {
                 let words: Vec<String> = refusals.iter().map(in_words).collect();
@@ -80,17 +81,45 @@ pub async fn plan_drain(
     let unreadable = unreadable(&intake);
     let ids: Vec<PodId> =
         intake.pending.iter().map(|pod| pod.payload.id.clone()).chain(unreadable.keys().cloned()).collect();
+    let is_here = |record: &PodRecord| {
+        matches!(record.phase, Phase::Assigned | Phase::Running) && record.node.as_ref() == Some(name)
+    };
+    let records = store.pods(&ids).await?.found().into_iter().filter(is_here).collect();
+    plan(store, policy, profile, intake, records, Some(name)).await
+}
+
+/// Of pods on several nodes, which could stay as far as other pods are concerned.
+pub async fn plan_leaving(
+    store: &Store,
+    policy: &PlacementPolicy,
+    profile: PlacementProfile,
+    records: Vec<PodRecord>,
+) -> Result<Vec<LeavingPod>, StoreError> {
+    let mut payloads = Vec::with_capacity(records.len());
+    for record in &records {
+        payloads.extend(store.payload_of(record).await?.map(|payload| payload.raw));
+    }
+    let intake = Intake::read(store, payloads).await?;
+    plan(store, policy, profile, intake, records, None).await
+}
+
+/// `drained` takes no pod.
+async fn plan(
+    store: &Store,
+    policy: &PlacementPolicy,
+    profile: PlacementProfile,
+    intake: Intake,
+    records: Vec<PodRecord>,
+    drained: Option<&NodeName>,
+) -> Result<Vec<LeavingPod>, StoreError> {
     let mut records: HashMap<PodId, PodRecord> =
-        store.pods(&ids).await?.found().into_iter().map(|record| (record.id.clone(), record)).collect();
-    records.retain(|_, record| {
-        let is_here = matches!(record.phase, Phase::Assigned | Phase::Running);
-        is_here && record.node.as_ref() == Some(name)
-    });
+        records.into_iter().map(|record| (record.id.clone(), record)).collect();
+    let unreadable = unreadable(&intake);
     let mut leaving: Vec<LeavingPod> = unreadable
         .into_iter()
         .filter_map(|(id, why)| {
             let record = records.remove(&id)?;
-            Some(LeavingPod { record, place: Place::Unreadable(why), is_bound: false })
+            Some(LeavingPod { record, place: Place::Stays(why), is_bound: false })
         })
         .collect();
     let pods = intake.pending.into_iter().filter(|pod| records.contains_key(&pod.payload.id));
@@ -101,9 +130,11 @@ pub async fn plan_drain(
         Some(LeavingPod { record: record_of(pod)?, place: Place::Pushed, is_bound: false })
     }));
     pods.sort_by_key(leaves_before);
-    let places = places(store, policy, profile, name, &mut pods).await?;
-    leaving.extend(pods.iter().zip(places).filter_map(|(pod, place)| {
-        Some(LeavingPod { record: record_of(pod)?, place, is_bound: is_bound(pod, name) })
+    let records: Vec<PodRecord> = pods.iter().filter_map(record_of).collect();
+    let places = places(store, policy, profile, &mut pods, &records, drained).await?;
+    leaving.extend(pods.iter().zip(records).zip(places).map(|((pod, record), place)| {
+        let is_bound = record.node.as_ref().is_some_and(|node| is_bound(pod, node));
+        LeavingPod { record, place, is_bound }
     }));
     Ok(leaving)
 }
@@ -123,16 +154,18 @@ async fn places(
     store: &Store,
     policy: &PlacementPolicy,
     profile: PlacementProfile,
-    name: &NodeName,
     pods: &mut [PendingPod],
+    records: &[PodRecord],
+    drained: Option<&NodeName>,
 ) -> Result<Vec<Place>, StoreError> {
     let mut placed = read_services(store, profile, pods).await?;
-    let planned = planned(store, pods).await?;
-    for (pod, planned) in pods.iter_mut().zip(&planned) {
-        if let Some(generation) = &pod.request.generation {
-            placed.take_out(name, generation);
+    let services = services_of(store, pods).await?;
+    let planned: Vec<Option<NodeName>> = pods.iter().map(|pod| planned(&services, pod)).collect();
+    for ((pod, record), planned) in pods.iter_mut().zip(records).zip(&planned) {
+        if let (Some(generation), Some(node)) = (&pod.request.generation, &record.node) {
+            placed.take_out(node, generation);
             let ordinals = placed.ordinals.get_mut(&generation.service);
-            ordinals.into_iter().for_each(|places| places.retain(|_, node| node != name));
+            ordinals.into_iter().for_each(|places| drop(places.remove(&record.replica)));
         }
         pod.request.target = planned.clone();
     }
@@ -140,7 +173,7 @@ async fn places(
     let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());
     let mut snapshot = ClusterSnapshot::new(policy.weights);
     for node in nodes {
-        let cordoned = node.cordoned || node.name == *name;
+        let cordoned = node.cordoned || Some(&node.name) == drained;
         snapshot.upsert(Node { cordoned, ..node });
     }
     snapshot.set_placed(placed);
@@ -148,36 +181,58 @@ async fn places(
         snapshot.set_needs(read_needs(store).await?);
     }
     let decisions = decide(&snapshot, now, policy, pods);
-    let decided = decisions.into_iter().map(|decision| place(decision.outcome, name));
+    let decided = decisions.into_iter().map(|decision| place(decision.outcome, drained));
     // A planned place stays: the next pod may be there already, and the room taken by it.
-    Ok(decided.zip(planned).map(|(place, planned)| planned.map_or(place, Place::On)).collect())
+    let stays = pods.iter().map(|pod| stays(&services, pod));
+    let places = decided.zip(planned).zip(stays).map(|((place, planned), stays)| match stays {
+        Some(why) => Place::Stays(why),
+        None => planned.map_or(place, Place::On),
+    });
+    Ok(places.collect())
 }
 
-/// Where the moves of their services lead.
-async fn planned(store: &Store, pods: &[PendingPod]) -> Result<Vec<Option<NodeName>>, StoreError> {
+async fn services_of(
+    store: &Store,
+    pods: &[PendingPod],
+) -> Result<HashMap<ServiceName, Service>, StoreError> {
     let names: BTreeSet<ServiceName> = pods.iter().filter_map(|pod| pod.payload.service()).collect();
     let names: Vec<ServiceName> = names.into_iter().collect();
-    let services = store.services(&names).await?.found();
-    let of_pod = |pod: &PendingPod| {
-        let service = services.iter().find(|one| Some(&one.name) == pod.payload.service().as_ref())?;
-        let planned = service.moves.by_replica().get(&pod.payload.replica);
-        planned.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone())
-    };
-    Ok(pods.iter().map(of_pod).collect())
+    let found = store.services(&names).await?.found().into_iter();
+    Ok(found.map(|service| (service.name.clone(), service)).collect())
 }
 
-fn place(outcome: Outcome, leaving: &NodeName) -> Place {
+/// Where a move of its service leads.
+fn planned(services: &HashMap<ServiceName, Service>, pod: &PendingPod) -> Option<NodeName> {
+    let planned = services.get(&pod.payload.service()?)?.moves.by_replica().get(&pod.payload.replica);
+    planned.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone())
+}
+
+/// Why the service lets none of its pods go.
+fn stays(services: &HashMap<ServiceName, Service>, pod: &PendingPod) -> Option<String> {
+    let service = services.get(&pod.payload.service()?)?;
+    let (replicas, least) = (service.replicas as usize, service.fields.min_available?);
+    let starts_first = service.fields.update_in_force(&service.pod, false).max_surge(replicas) > 0;
+    (!starts_first && least.of(replicas) >= replicas).then(|| {
+        format!("`min_available: {least}` keeps all {replicas} replicas in service, and none can start beside another")
+    })
+}
+
+fn place(outcome: Outcome, drained: Option<&NodeName>) -> Place {
     match outcome {
         Outcome::Place(target) => Place::On(target.name.clone()),
-        Outcome::Unschedulable { refusals } => Place::Nowhere(of_others(&refusals, leaving)),
+        Outcome::Unschedulable { refusals } => Place::Nowhere(of_others(&refusals, drained)),
     }
 }
 
 /// That the node itself is cordoned is no answer to where a pod could go.
-fn of_others(refusals: &[Refusal], leaving: &NodeName) -> Vec<Refusal> {
+fn of_others(refusals: &[Refusal], drained: Option<&NodeName>) -> Vec<Refusal> {
     let of_one = |refusal: &Refusal| {
-        let nodes: Vec<_> =
-            refusal.nodes.iter().filter(|one| one.node != leaving.as_str()).cloned().collect();
+        let nodes: Vec<_> = refusal
+            .nodes
+            .iter()
+            .filter(|one| Some(one.node.as_str()) != drained.map(NodeName::as_str))
+            .cloned()
+            .collect();
         let count = refusal.count - (refusal.nodes.len() - nodes.len());
         Refusal { reason: refusal.reason.clone(), count, nodes }
     };

@@ -12,7 +12,7 @@ mod needs;
 mod ordinals;
 mod services;
 
-pub use drain::{LeavingPod, Place, plan_drain};
+pub use drain::{LeavingPod, Place, plan_drain, plan_leaving};
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
 pub use needs::read_needs;

@@ -10,20 +10,19 @@ use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use model::node::NodeState;
 use model::node::drain::Drain;
-use model::service::moves::{Move, Moves};
 use model::spec::{Kind, PlacementProfile};
 use pending::{LeavingPod, Place, plan_drain};
 use placement::PlacementPolicy;
 use store::{DrainNews, Store, StoreError, Subscription, channel, tick_or_hints};
 
 use crate::context::SchedulerContext;
+use crate::reconcile::begin_moves::begin_moves;
 
 /// While a node is drained.
 const STEP: Duration = Duration::from_secs(1);
 /// A hint may have been missed.
 const IDLE: Duration = Duration::from_secs(10);
 const LEASE_TIME: Duration = Duration::from_secs(8);
-const MAX_NAMES: usize = 5;
 
 pub(crate) struct MovesLoop {
     store: Store,
@@ -67,7 +66,7 @@ impl MovesLoop {
         Self {
             store: context.store.clone(),
             id: context.id.clone(),
-            policy: PlacementPolicy { dead_after: context.timings.dead_after, ..PlacementPolicy::default() },
+            policy: context.placement_policy(),
             profile: context.profile,
             hints: context.store.subscribe(channel::MOVES),
             is_draining: false,
@@ -90,14 +89,14 @@ impl MovesLoop {
         if drain.is_over(self.store.redis_now().await?) {
             return self.stop_rest(name, drain, &leaving).await;
         }
-        let mut by_service: BTreeMap<&ServiceName, Vec<(&LeavingPod, &NodeName)>> = BTreeMap::new();
+        let mut by_service: BTreeMap<&ServiceName, Vec<&LeavingPod>> = BTreeMap::new();
         for pod in &leaving {
-            if let (Some(service), Place::On(to)) = (&pod.record.service, &pod.place) {
-                by_service.entry(service).or_default().push((pod, to));
+            if let (Some(service), Place::On(_)) = (&pod.record.service, &pod.place) {
+                by_service.entry(service).or_default().push(pod);
             }
         }
         for (service, pods) in by_service {
-            self.move_pods(service, drain, &pods).await?;
+            self.move_pods(service, name, drain, &pods).await?;
         }
         Ok(())
     }
@@ -105,28 +104,19 @@ impl MovesLoop {
     async fn move_pods(
         &self,
         name: &ServiceName,
+        node: &NodeName,
         drain: &Drain,
-        pods: &[(&LeavingPod, &NodeName)],
+        pods: &[&LeavingPod],
     ) -> Result<(), StoreError> {
         let Some(service) = self.store.service(name).await? else { return Ok(()) };
         if service.kind() == Kind::Job {
             // Its indices go on elsewhere, from the beginning: with a deadline they may end before.
             return match drain.deadline {
-                None => self.stop(Some(name), pods.iter().map(|(pod, _)| *pod)).await,
+                None => self.stop(Some(name), pods.iter().copied()).await,
                 Some(_) => Ok(()),
             };
         }
-        let (moves, begun) = with_moves(&service.moves, pods);
-        if begun.is_empty() {
-            return Ok(());
-        }
-        let more = begun.len().saturating_sub(MAX_NAMES);
-        let mut news = begun[..begun.len().min(MAX_NAMES)].join(", ");
-        if more > 0 {
-            news = format!("{news} and {more} more");
-        }
-        // If it has changed, the next look plans again.
-        self.store.put_moves(&service, &moves, Some(&news)).await.map(drop)
+        begin_moves(&self.store, &service, pods.iter().copied(), &format!("{node} is being drained")).await
     }
 
     async fn stop_rest(
@@ -158,49 +148,5 @@ impl MovesLoop {
         let pods: Vec<(PodId, Option<NodeName>)> =
             pods.map(|pod| (pod.record.id.clone(), pod.record.node.clone())).collect();
         self.store.stop_pods(service, &pods, "Drained", "its node is being drained").await.map(drop)
-    }
-}
-
-/// Those that are planned stay. Also returns the new ones in words.
-fn with_moves(known: &Moves, pods: &[(&LeavingPod, &NodeName)]) -> (Moves, Vec<String>) {
-    let mut moves = known.by_replica().clone();
-    let mut begun = Vec::new();
-    for (pod, to) in pods {
-        let id = &pod.record.id;
-        if moves.get(&pod.record.replica).is_some_and(|one| one.pod == *id) {
-            continue;
-        }
-        begun.push(format!("{}-{} to {to}", pod.record.name, pod.record.replica));
-        moves.insert(pod.record.replica, Move { pod: id.clone(), to: (*to).clone() });
-    }
-    (Moves::of(moves), begun)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use model::pod::PodRecord;
-    use model::pod::lifecycle::Phase;
-    use testkit::fixtures;
-
-    use super::*;
-
-    #[test]
-    fn a_planned_move_stays_and_one_of_a_former_pod_is_replaced() {
-        let id = |text: &str| PodId::new(text).unwrap();
-        let leaving = |replica, uuid: &str, to: &str| {
-            let record = PodRecord { id: id(uuid), ..fixtures::pod_record("web", replica, Phase::Running) };
-            let to = NodeName::new(to).unwrap();
-            (LeavingPod { record, place: Place::On(to.clone()), is_bound: false }, to)
-        };
-        let planned = [leaving(0, "a", "w3"), leaving(1, "b", "w2"), leaving(2, "c", "w2")];
-        let known = |uuid: &str| Move { pod: id(uuid), to: NodeName::new("w2").unwrap() };
-        let before = Moves::of(BTreeMap::from([(0, known("a")), (1, known("former"))]));
-        let pods: Vec<_> = planned.iter().map(|(pod, to)| (pod, to)).collect();
-        let (moves, begun) = with_moves(&before, &pods);
-        assert_eq!(begun, ["web-1 to w2", "web-2 to w2"]);
-        let expected = [(0, known("a")), (1, known("b")), (2, known("c"))];
-        assert_eq!(moves, Moves::of(expected.into()));
-        assert!(with_moves(&moves, &pods).1.is_empty());
     }
 }

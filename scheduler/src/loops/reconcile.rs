@@ -5,7 +5,7 @@
 //! Reconciles a service at once after a hint, and everything in full passes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -35,6 +35,8 @@ use crate::reconcile::plan::{is_replacing, plan, startable};
 use crate::reconcile::replacements::{Replacements, SeenService};
 use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
+use crate::reconcile::violating_pods::ViolatingPods;
+use crate::reconcile::violations::SeenNodes;
 use crate::reconcile::{ordinals, preparing, unlisted};
 
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -87,6 +89,7 @@ pub(crate) struct ReconcileLoop {
     drifts: HashMap<(NodeName, Incarnation), Drift>,
     /// Each is logged once.
     broken_indexes: HashSet<&'static str>,
+    violating: ViolatingPods,
 }
 
 struct PlannedStep {
@@ -202,6 +205,7 @@ impl ReconcileLoop {
             unknown_services: BTreeSet::new(),
             drifts: HashMap::new(),
             broken_indexes: HashSet::new(),
+            violating: ViolatingPods::new(context),
         }
     }
 
@@ -324,6 +328,7 @@ impl ReconcileLoop {
             self.correct_usage(&usage, &sums).await?;
         }
         self.restore_lost_payloads(sums.suspects, queue_length).await?;
+        self.violating.move_away(sums.violations).await?;
         self.last_pass_ended_at = Instant::now();
         let pause = self.full_pass_interval.max(started.elapsed() * COOLDOWN_FACTOR);
         self.next_pass_at = self.last_pass_ended_at + pause;
@@ -359,7 +364,8 @@ impl ReconcileLoop {
         let mut container_sets = HashMap::new();
         let mut on_nodes: HashMap<Option<ServiceName>, BTreeSet<_>> = HashMap::new();
         let mut has_unreadable_nodes = false;
-        let (with_machine_ports, draining) = (Some(with_machine_ports(&nodes)), Some(draining(&nodes)));
+        let (with_machine_ports, seen) =
+            (Some(with_machine_ports(&nodes)), Some(Arc::new(SeenNodes::of(&nodes))));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
             // First: a pod that starts meanwhile is in the set.
             let queued = payloads(self.store.queued_on(&node.name).await)?;
@@ -380,7 +386,7 @@ impl ReconcileLoop {
             on_nodes,
             has_unreadable_nodes,
             with_machine_ports,
-            draining,
+            nodes: seen,
             held,
         })
     }
@@ -472,7 +478,7 @@ impl ReconcileLoop {
             let spec = service.spec_id.clone();
             let step = match (service.fields.job.clone(), service.state) {
                 (Some(policy), ServiceState::Active) => {
-                    self.take_job_step(service, &policy, &slots, observed, &back).await?
+                    self.take_job_step(service.clone(), &policy, &slots, observed, &back).await?
                 }
                 // After the moves: a drain that is older than them must be seen.
                 _ if !service.moves.is_empty()
@@ -486,6 +492,8 @@ impl ReconcileLoop {
             has_acted |= step.seen.has_acted;
             if !step.needs_another || round == MAX_PLANS {
                 sums.add_slots(name, &slots);
+                let nodes = observed.nodes.as_deref();
+                nodes.into_iter().for_each(|nodes| sums.violations.add(&service, &slots, nodes));
                 sums.add_spec(&spec);
                 sums.suspects.extend(step.suspects);
                 return unreadable.map_or(Ok(SeenService { has_acted, needs_pass, ..step.seen }), Err);
@@ -517,7 +525,7 @@ impl ReconcileLoop {
         let nodes = self.store.nodes(&names).await?.found();
         Ok(ObservedState {
             with_machine_ports: Some(with_machine_ports(&nodes)),
-            draining: Some(draining(&nodes)),
+            nodes: Some(Arc::new(SeenNodes::of(&nodes))),
             ..observed.clone()
         })
     }
@@ -768,10 +776,6 @@ fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>
 fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     let has_them = |node: &&Node| NodeInfo::runtime_has_machine_ports(&node.facts.runtime);
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
-}
-
-fn draining(nodes: &[Node]) -> HashSet<NodeName> {
-    nodes.iter().filter(|node| node.drain.is_some()).map(|node| node.name.clone()).collect()
 }
 
 /// Unfinished work is retried soon.

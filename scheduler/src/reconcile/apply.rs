@@ -273,7 +273,7 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
         StopReason::Replaced => {
             ("Replaced", format!("replaced by generation {generation} of service {name}"))
         }
-        StopReason::Moved => ("Moved", "moves to another node: its own is being drained".to_owned()),
+        StopReason::Moved => ("Moved", "moves to another node, as planned".to_owned()),
         StopReason::Surplus => ("Surplus", format!("another pod of service {name} has its place")),
         StopReason::JobEnded => ("JobEnded", format!("job {name} has ended")),
         StopReason::Retried => ("Retried", format!("its index of job {name} is tried again")),

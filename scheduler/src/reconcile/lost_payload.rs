@@ -2,6 +2,7 @@
 //! queues.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::RedisMillis;
@@ -11,6 +12,7 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 use super::slots::{ReplicaSlot, pods};
+use super::violations::SeenNodes;
 
 /// Read one part after the other: no snapshot.
 #[derive(Debug, Clone, Default)]
@@ -28,8 +30,8 @@ pub(crate) struct ObservedState {
     pub(crate) has_unreadable_nodes: bool,
     /// Nodes whose pods share the machine's ports; `None` if not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
-    /// Nodes that are being drained; `None` if not read.
-    pub(crate) draining: Option<HashSet<NodeName>>,
+    /// `None` if not read.
+    pub(crate) nodes: Option<Arc<SeenNodes>>,
     pub(crate) held: HeldReplicas,
 }
 
@@ -81,7 +83,7 @@ mod tests {
             on_nodes: HashMap::new(),
             has_unreadable_nodes: false,
             with_machine_ports: None,
-            draining: None,
+            nodes: None,
             held: HashMap::new(),
         };
         let dead = NodeName::new("dead").unwrap();

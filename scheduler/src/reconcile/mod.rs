@@ -4,6 +4,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod apply_job;
+pub(crate) mod begin_moves;
 pub(crate) mod job;
 pub(crate) mod lost_payload;
 pub(crate) mod lost_pods;
@@ -19,3 +20,5 @@ pub(crate) mod rollout;
 pub(crate) mod slots;
 pub(crate) mod sums;
 pub(crate) mod unlisted;
+pub(crate) mod violating_pods;
+pub(crate) mod violations;

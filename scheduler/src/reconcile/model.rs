@@ -1,20 +1,26 @@
 //! Property tests: plans are applied to a randomly changing model of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::ids::PodId;
+use model::node::drain::Drain;
+use model::node::{Node, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
+use model::service::moves::{Move, Moves};
 use model::service::{Service, ServiceState};
-use model::spec::{ServiceFields, UpdatePolicy};
+use model::spec::{MinAvailable, ServiceFields, UpdatePolicy};
 use proptest::prelude::*;
+use testkit::fixtures;
 
 use super::lost_payload::ObservedState;
 use super::plan::testing::{at, checked, record, service};
 use super::plan::{ReconcilePlan, plan};
 use super::rollout::RolloutStep;
 use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
+use super::violations::SeenNodes;
 
 /// `None`: no record.
 type Slots = BTreeMap<Slot, Option<PodRecord>>;
@@ -135,6 +141,14 @@ fn any_slots() -> impl Strategy<Value = Slots> {
     })
 }
 
+/// The nodes of all pods of [`record`].
+fn all_drained() -> ObservedState {
+    let name = record("web", 0, 1, Phase::Running).node.expect("it runs");
+    let drain = Drain::from_stored(r#"{"id": "d", "at": 0}"#);
+    let node = Node { drain, ..fixtures::node(name.as_str(), Resources::default()) };
+    ObservedState { nodes: Some(Arc::new(SeenNodes::of(&[node]))), ..ObservedState::default() }
+}
+
 proptest! {
     #[test]
     fn plans_converge_and_then_change_nothing(
@@ -219,6 +233,38 @@ proptest! {
             prop_assert!(out_of_service(replicas, &slots) <= max_out_of_service);
             advance_one(one, &mut slots);
         }
+    }
+
+    #[test]
+    fn moving_keeps_min_available_in_service(
+        replicas in 1..20u32,
+        percent in 0..=100u32,
+        parallelism in 0..6u32,
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
+    ) {
+        let mut slots: Slots =
+            (0..replicas).map(|i| (Slot::first(i), Some(record("web", i, 2, Phase::Running)))).collect();
+        let moves = slots.iter().filter_map(|(slot, pod)| {
+            Some((slot.replica, Move { pod: pod.as_ref()?.id.clone(), to: "elsewhere".parse().ok()? }))
+        });
+        let policy = format!(r#"{{"order": "stop-first", "parallelism": {parallelism}, "monitor": 0}}"#);
+        let fields = ServiceFields {
+            update: Some(serde_json::from_str(&policy).unwrap()),
+            min_available: Some(MinAvailable::Percent(percent)),
+            ..Default::default()
+        };
+        let moves = Moves::of(moves.collect());
+        let service = Service { fields, moves, ..service(replicas, 2, ServiceState::Active) };
+        let least = MinAvailable::Percent(percent).of(replicas as usize);
+        let mut left = replicas as usize;
+        for one in order {
+            let plan = plan(&service, &read(&slots), &all_drained());
+            left -= plan.replace.len();
+            apply(&service, &plan, &mut slots);
+            prop_assert!(out_of_service(replicas, &slots) <= replicas as usize - least);
+            advance_one(one, &mut slots);
+        }
+        prop_assert!(least < replicas as usize || left == replicas as usize);
     }
 
     /// A pod in service is only stopped once another one of its replica is.

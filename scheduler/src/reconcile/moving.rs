@@ -1,7 +1,8 @@
 //! Which pods of a service move to another node, and which moves are over. Pure.
 //!
-//! A move is in force while its pod is on a node that is being drained: `uncordon` ends it at once, whichever
-//! scheduler planned it. It stays until the replica's next pod is placed, which it tells where to go.
+//! A move is in force while its pod is on a node that is being drained, or that does not satisfy the constraints
+//! of its service: `uncordon`, or the right label, ends it at once, whichever scheduler planned it. It stays
+//! until the replica's next pod is placed, which it tells where to go.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,6 +13,7 @@ use model::service::moves::{Move, Moves};
 
 use super::lost_payload::ObservedState;
 use super::slots::{ReplicaSlot, SlotHolder, pods};
+use super::violations::constraints;
 
 #[derive(Debug, Default)]
 pub(super) struct Moving {
@@ -20,11 +22,13 @@ pub(super) struct Moving {
 
 impl Moving {
     pub(super) fn of(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> Self {
-        let Some(draining) = observed.draining.as_ref().filter(|_| !service.moves.is_empty()) else {
+        let Some(nodes) = observed.nodes.as_ref().filter(|_| !service.moves.is_empty()) else {
             return Self::default();
         };
+        let constraints = constraints(service);
         let is_moving = |pod: &PodRecord| {
-            pod.node.as_ref().is_some_and(|node| draining.contains(node)) && service.moves.is_moved(&pod.id)
+            let lets_leave = |node| nodes.lets_leave(node, &constraints);
+            service.moves.is_moved(&pod.id) && pod.node.as_ref().is_some_and(lets_leave)
         };
         let moving = pods(slots).filter(|(_, pod)| is_moving(pod));
         Self { pods: moving.map(|(slot, _)| slot.id.clone()).collect() }
@@ -62,15 +66,21 @@ impl Moving {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
     use model::RedisMillis;
     use model::ids::NodeName;
+    use model::node::drain::Drain;
+    use model::node::{Node, Resources};
     use model::pod::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
     use model::service::{RolloutMarks, ServiceState};
     use model::spec::ServiceFields;
     use serde_json::json;
+    use testkit::fixtures;
 
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::super::plan::{ReconcilePlan, is_replacing, plan};
+    use super::super::violations::SeenNodes;
     use super::*;
 
     const NOW: RedisMillis = 1_000_000;
@@ -97,8 +107,19 @@ mod tests {
     }
 
     fn planned(service: &Service, slots: &[ReplicaSlot], draining: &[&str]) -> ReconcilePlan {
-        let draining = draining.iter().map(|name| NodeName::new(*name).unwrap()).collect();
-        let observed = ObservedState { now: NOW, draining: Some(draining), ..ObservedState::default() };
+        let nodes: Vec<Node> = draining.iter().map(|name| drained(name)).collect();
+        planned_on(service, slots, &nodes)
+    }
+
+    fn drained(name: &str) -> Node {
+        let drain = Drain::from_stored(r#"{"id": "d", "at": 0}"#);
+        assert!(drain.is_some());
+        Node { drain, ..fixtures::node(name, Resources::default()) }
+    }
+
+    fn planned_on(service: &Service, slots: &[ReplicaSlot], nodes: &[Node]) -> ReconcilePlan {
+        let nodes = Some(Arc::new(SeenNodes::of(nodes)));
+        let observed = ObservedState { now: NOW, nodes, ..ObservedState::default() };
         plan(service, slots, &observed)
     }
 
@@ -201,6 +222,19 @@ mod tests {
         let unread = ObservedState { now: NOW, ..ObservedState::default() };
         let of_unknown = plan(&service, &both[..1], &unread);
         assert!(of_unknown.stop.is_empty() && of_unknown.successors.is_empty());
+    }
+
+    #[test]
+    fn a_move_from_a_node_that_violates_a_constraint_ends_with_the_right_label() {
+        let slots = [slot(pod(0, "a", Running, Some("w1")))];
+        let mut service = moved(1, &[(0, "a")], None);
+        let placement = json!({"constraints": ["zone == a"]});
+        service.fields.placement = Some(serde_json::from_value(placement).unwrap());
+        for (zone, expected) in [("b", "create 0+"), ("a", "left 0")] {
+            let mut node = fixtures::node("w1", Resources::default());
+            node.facts.labels.insert("zone".to_owned(), zone.to_owned());
+            assert_eq!(said(&planned_on(&service, &slots, &[node])), expected, "{zone}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use model::pod::lifecycle::Phase;
 use store::{NodeUsage, PortCorrection};
 
 use super::slots::{ReplicaSlot, SlotHolder};
+use super::violations::FoundViolations;
 
 #[derive(Debug, Default)]
 pub(crate) struct PassSums {
@@ -21,6 +22,7 @@ pub(crate) struct PassSums {
     strays: HashSet<PodId>,
     /// Counted; one may be removed within the pass.
     pub(crate) services: HashSet<ServiceName>,
+    pub(crate) violations: FoundViolations,
     /// The sums are too small.
     pub(crate) is_incomplete: bool,
 }

@@ -13,15 +13,15 @@ use placement::PlacementPolicy;
 use super::cluster::{Cluster, FakeNode, fast_repair};
 use testkit::{eventually, need_redis};
 
-fn running(pods: &[PodRecord]) -> usize {
+pub(super) fn running(pods: &[PodRecord]) -> usize {
     pods.iter().filter(|pod| pod.phase == Phase::Running).count()
 }
 
-fn places(pods: &[PodRecord]) -> BTreeMap<u32, NodeName> {
+pub(super) fn places(pods: &[PodRecord]) -> BTreeMap<u32, NodeName> {
     pods.iter().filter_map(|pod| Some((pod.replica, pod.node.clone()?))).collect()
 }
 
-async fn run_all(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize) {
+pub(super) async fn run_all(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize) {
     eventually("all pods run", async || {
         for node in nodes {
             node.work().await;
@@ -33,7 +33,7 @@ async fn run_all(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas
 }
 
 /// At least `ready` of the replicas run all the time.
-async fn leave(
+pub(super) async fn leave(
     cluster: &Cluster,
     nodes: &[&FakeNode],
     (service, replicas): (&str, usize),

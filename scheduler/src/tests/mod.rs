@@ -12,3 +12,4 @@ mod healing;
 mod killing;
 mod placing;
 mod stateful;
+mod violations;

@@ -22,7 +22,8 @@ const MAX_WEIGHT: u32 = 100;
 const MAX_KEY: usize = 63;
 const MAX_COUNT: u64 = 100_000;
 
-/// Rules for the nodes that run the pods. They hold when a pod is placed: a change of them moves no pod.
+/// Rules for the nodes that run the pods. They hold when a pod is placed; of the constraints a pod whose node no
+/// longer satisfies them leaves it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Placement {
     /// Requirements of a node's labels, which must all hold: `zone in (a,b)`, `disk == ssd`, `tier != test`,

@@ -53,7 +53,7 @@ pub struct ServiceFields {
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
     /// Rules for the nodes that run the pods: `constraints`, `preferences`, `spread` and `max_per_node`. They
-    /// hold when a pod is placed: a change of them moves no pod.
+    /// hold when a pod is placed. A pod whose node no longer satisfies the constraints moves a minute later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"constraints": ["disk == ssd"]}))]
     pub placement: Option<Placement>,
