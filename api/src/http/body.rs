@@ -7,7 +7,6 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
 use document::{self, DocumentNode, Reading, Vocabulary};
 use model::spec::ServiceInput;
 use serde_json::Value;

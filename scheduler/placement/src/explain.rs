@@ -1,5 +1,6 @@
 //! Explains a placement or its refusal, with the same filters and scores that decide.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -49,41 +50,68 @@ pub fn explain(
     policy: &PlacementPolicy,
     pod: &PodRequest,
 ) -> Vec<NodeEvaluation> {
-    let context = EvalContext { now, dead_after: policy.dead_after };
     let snapshot = &*snapshot.ordered_by(policy.weights);
-    let typical_pressure = snapshot.typical_pressure();
-    let generation = pod.generation.as_ref();
-    let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
-    let requirements = BatchOrdinals::default().requirements(pod, snapshot, &context);
-    let rules = RuleState::new(snapshot, &requirements, generation, &context);
-    let profile = requirements.profile;
-    let scan = (profile != PlacementProfile::Default).then(|| ProfileScan::new(snapshot, typical_pressure));
-    let evaluate_one = |(index, candidate, node): (u32, &Candidate, &Node)| {
-        let mut terms = match &scan {
+    let evaluator = Evaluator::new(snapshot, now, policy, pod);
+    let mut evaluations: Vec<_> = snapshot.by_name().map(|node| evaluator.evaluate(node)).collect();
+    // Stable: equal loads stay in the order of names.
+    evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
+    evaluations
+}
+
+/// Judges nodes for one pod.
+pub(crate) struct Evaluator<'a> {
+    snapshot: &'a ClusterSnapshot,
+    policy: &'a PlacementPolicy,
+    context: EvalContext,
+    typical_pressure: LoadScore,
+    placed: Option<&'a PodsByNode>,
+    requirements: Cow<'a, Requirements>,
+    rules: Option<RuleState>,
+    scan: Option<ProfileScan<'a>>,
+}
+
+impl<'a> Evaluator<'a> {
+    /// The snapshot has the weights of the policy.
+    pub(crate) fn new(
+        snapshot: &'a ClusterSnapshot,
+        now: RedisMillis,
+        policy: &'a PlacementPolicy,
+        pod: &'a PodRequest,
+    ) -> Self {
+        let context = EvalContext { now, dead_after: policy.dead_after };
+        let typical_pressure = snapshot.typical_pressure();
+        let generation = pod.generation.as_ref();
+        let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
+        let requirements = BatchOrdinals::default().requirements(pod, snapshot, &context);
+        let rules = RuleState::new(snapshot, &requirements, generation, &context);
+        let is_scanned = requirements.profile != PlacementProfile::Default;
+        let scan = is_scanned.then(|| ProfileScan::new(snapshot, typical_pressure));
+        Self { snapshot, policy, context, typical_pressure, placed, requirements, rules, scan }
+    }
+
+    pub(crate) fn evaluate(&self, (index, candidate, node): (u32, &Candidate, &Node)) -> NodeEvaluation {
+        let Self { snapshot, policy, placed, requirements, .. } = self;
+        let mut terms = match &self.scan {
             Some(scan) => {
                 let siblings = placed.and_then(|placed| placed.get(&node.name)).copied().unwrap_or(0);
-                scan.explain(profile, (index, candidate), &requirements.request, siblings)
+                scan.explain(requirements.profile, (index, candidate), &requirements.request, siblings)
             }
             None => {
-                let mut terms = score::explain(node, policy, typical_pressure);
+                let mut terms = score::explain(node, policy, self.typical_pressure);
                 let placed = placed.map(|placed| sibling_terms(snapshot, placed, node, &policy.weights));
                 terms.extend(placed.into_iter().flatten());
                 terms
             }
         };
-        let mut refusals = explained_refusals(node, policy, &requirements, &context);
-        if let Some(rules) = &rules {
+        let mut refusals = explained_refusals(node, policy, requirements, &self.context);
+        if let Some(rules) = &self.rules {
             terms.extend(rules.terms(index, candidate, &policy.weights));
             let by_rules = rules.refusals(index).into_iter();
             refusals.extend(by_rules.map(|(reason, detail)| FilterRefusal { reason, detail }));
         }
         let load = terms.iter().map(|term| term.points).sum();
         NodeEvaluation { node: node.name.clone(), load, terms, refusals }
-    };
-    let mut evaluations: Vec<_> = snapshot.by_name().map(evaluate_one).collect();
-    // Stable: equal loads stay in the order of names.
-    evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
-    evaluations
+    }
 }
 
 fn sibling_terms(

@@ -28,6 +28,7 @@ mod placed;
 mod policy;
 mod profile;
 mod rank_heap;
+mod rebalance;
 mod requirements;
 mod ruled;
 mod rules;
@@ -46,6 +47,7 @@ pub use filter::Reason;
 pub use placed::{OrdinalPlaces, PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
 pub use profile::{NeededUnits, Workload, left_points, tie_points};
+pub use rebalance::{Relocation, RunningPod, rebalance};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
     Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,

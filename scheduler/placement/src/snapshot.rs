@@ -168,6 +168,17 @@ impl ClusterSnapshot {
         true
     }
 
+    /// Takes back what [`commit`](Self::commit) counted, or what the node had of a pod that leaves it.
+    pub fn release(&mut self, name: &NodeName, request: Resources) {
+        let Some(&index) = self.by_name.get(name) else { return };
+        self.take_out_of_order(index);
+        let entry = &mut self.entries[index as usize];
+        entry.node.used = entry.node.used.saturating_sub(request);
+        entry.candidate.used = entry.node.used;
+        let load = entry.candidate.load(&self.weights, 0);
+        self.put_in_order(index, load);
+    }
+
     /// Replaces those of all generations: pods of others are placed by load alone.
     pub fn set_placed(&mut self, placed: PlacedPods) {
         self.placed = placed;
@@ -175,6 +186,10 @@ impl ClusterSnapshot {
 
     pub fn commit_placed(&mut self, node: &NodeName, generation: &Generation) {
         self.placed.add(node, generation);
+    }
+
+    pub fn release_placed(&mut self, node: &NodeName, generation: &Generation) {
+        self.placed.take_out(node, generation);
     }
 
     pub(crate) fn placed(&self) -> &PlacedPods {
@@ -281,6 +296,12 @@ impl ClusterSnapshot {
         self.by_name
             .values()
             .map(|&at| (at, &self.entries[at as usize].candidate, &self.entries[at as usize].node))
+    }
+
+    pub(crate) fn entry(&self, name: &NodeName) -> Option<(u32, &Candidate, &Node)> {
+        let index = self.index_of(name)?;
+        let entry = &self.entries[index as usize];
+        Some((index, &entry.candidate, &entry.node))
     }
 
     pub(crate) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {
