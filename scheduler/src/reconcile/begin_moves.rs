@@ -42,7 +42,7 @@ fn with_moves<'a>(known: &Moves, pods: impl Iterator<Item = &'a LeavingPod>) -> 
             continue;
         }
         begun.push(format!("{}-{} to {to}", pod.name, pod.replica));
-        moves.insert(pod.replica, Move { pod: pod.id.clone(), to: NodeName::clone(to) });
+        moves.insert(pod.replica, Move { pod: pod.id.clone(), to: NodeName::clone(to), until: None });
     }
     (Moves::of(moves), begun)
 }
@@ -73,7 +73,7 @@ mod tests {
             leaving(2, "c", to("w2")),
             leaving(3, "d", Place::Nowhere(Vec::new())),
         ];
-        let known = |uuid: &str| Move { pod: id(uuid), to: NodeName::new("w2").unwrap() };
+        let known = |uuid: &str| Move { pod: id(uuid), to: NodeName::new("w2").unwrap(), until: None };
         let before = Moves::of(BTreeMap::from([(0, known("a")), (1, known("former"))]));
         let (moves, begun) = with_moves(&before, planned.iter());
         assert_eq!(begun, ["web-1 to w2", "web-2 to w2"]);

@@ -245,7 +245,7 @@ proptest! {
         let mut slots: Slots =
             (0..replicas).map(|i| (Slot::first(i), Some(record("web", i, 2, Phase::Running)))).collect();
         let moves = slots.iter().filter_map(|(slot, pod)| {
-            Some((slot.replica, Move { pod: pod.as_ref()?.id.clone(), to: "elsewhere".parse().ok()? }))
+            Some((slot.replica, Move { pod: pod.as_ref()?.id.clone(), to: "elsewhere".parse().ok()?, until: None }))
         });
         let policy = format!(r#"{{"order": "stop-first", "parallelism": {parallelism}, "monitor": 0}}"#);
         let fields = ServiceFields {

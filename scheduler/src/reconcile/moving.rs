@@ -1,8 +1,9 @@
 //! Which pods of a service move to another node, and which moves are over. Pure.
 //!
 //! A move is in force while its pod is on a node that is being drained, or that does not satisfy the constraints
-//! of its service: `uncordon`, or the right label, ends it at once, whichever scheduler planned it. It stays
-//! until the replica's next pod is placed, which it tells where to go.
+//! of its service: `uncordon`, or the right label, ends it at once, whichever scheduler planned it. One of a
+//! rebalance is in force for some time. It stays until the replica's next pod is placed, which it tells where to
+//! go.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -27,8 +28,10 @@ impl Moving {
         };
         let constraints = constraints(service);
         let is_moving = |pod: &PodRecord| {
-            let lets_leave = |node| nodes.lets_leave(node, &constraints);
-            service.moves.is_moved(&pod.id) && pod.node.as_ref().is_some_and(lets_leave)
+            let Some((one, node)) = service.moves.of_pod(pod.replica, &pod.id).zip(pod.node.as_ref()) else {
+                return false;
+            };
+            one.until.is_some_and(|until| observed.now < until) || nodes.lets_leave(node, &constraints)
         };
         let moving = pods(slots).filter(|(_, pod)| is_moving(pod));
         Self { pods: moving.map(|(slot, _)| slot.id.clone()).collect() }
@@ -95,7 +98,8 @@ mod tests {
 
     fn moved(replicas: u32, moves: &[(u32, &str)], policy: Option<&str>) -> Service {
         let one = |(replica, id): &(u32, &str)| {
-            (*replica, Move { pod: PodId::new(*id).unwrap(), to: NodeName::new("w2").unwrap() })
+            let to = NodeName::new("w2").unwrap();
+            (*replica, Move { pod: PodId::new(*id).unwrap(), to, until: None })
         };
         let update = policy.map(|json| serde_json::from_str(json).unwrap());
         Service {
@@ -234,6 +238,18 @@ mod tests {
             let mut node = fixtures::node("w1", Resources::default());
             node.facts.labels.insert("zone".to_owned(), zone.to_owned());
             assert_eq!(said(&planned_on(&service, &slots, &[node])), expected, "{zone}");
+        }
+    }
+
+    #[test]
+    fn a_move_of_a_rebalance_is_in_force_for_its_time() {
+        let slots = [slot(pod(0, "a", Running, Some("w1")))];
+        for (until, expected) in [(NOW + 1, "create 0+"), (NOW, "left 0")] {
+            let mut service = moved(1, &[(0, "a")], None);
+            let moves = service.moves.by_replica().clone().into_iter();
+            let until = Some(until);
+            service.moves = Moves::of(moves.map(|(replica, one)| (replica, Move { until, ..one })).collect());
+            assert_eq!(said(&planned(&service, &slots, &[])), expected, "{until:?}");
         }
     }
 

@@ -76,7 +76,9 @@ async fn moves_are_stored_only_over_those_that_were_seen() {
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
     let (name, id) = (placed.record.service.clone().unwrap(), placed.record.id.clone());
     let seen = store.service(&name).await.unwrap().unwrap();
-    let moves = |pod: &PodId| Moves::of(BTreeMap::from([(0, Move { pod: pod.clone(), to: node("w2") })]));
+    let moves = |pod: &PodId| {
+        Moves::of(BTreeMap::from([(0, Move { pod: pod.clone(), to: node("w2"), until: None })]))
+    };
     assert!(store.put_moves(&seen, &moves(&id), Some("web-0 to w2")).await.unwrap());
     let event = store.last_events(1).await.unwrap().remove(0);
     assert_eq!((event.reason.as_str(), event.message.as_str()), ("PodsMoving", "web-0 to w2"));

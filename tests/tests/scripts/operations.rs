@@ -310,7 +310,7 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
         }
         "moves_put" => {
             let seen = store.service(&service).await.unwrap().unwrap();
-            let moves = Moves::of([(0, Move { pod: id, to: node("w2") })].into());
+            let moves = Moves::of([(0, Move { pod: id, to: node("w2"), until: None })].into());
             operation!(None, [store, seen, moves] store.put_moves(&seen, &moves, Some("web-0 to w2")))
         }
         "service_put" => {

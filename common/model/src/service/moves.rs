@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::RedisMillis;
 use crate::ids::{NodeName, PodId};
 
-/// In force while the pod is on a node that is being drained.
+/// In force while the pod is on a node that is being drained, or that violates a constraint of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     pub pod: PodId,
     /// Where the replica's next pod goes, unless that node refuses it by then.
     pub to: NodeName,
+    /// In force until then in any case: a rebalance ends, whatever became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<RedisMillis>,
 }
 
 /// Of one service.
@@ -53,6 +57,10 @@ impl Moves {
         self.by_replica.get(&replica).filter(|one| one.pod != *pod).map(|one| &one.to)
     }
 
+    pub fn of_pod(&self, replica: u32, pod: &PodId) -> Option<&Move> {
+        self.by_replica.get(&replica).filter(|one| one.pod == *pod)
+    }
+
     pub fn is_moved(&self, pod: &PodId) -> bool {
         self.by_replica.values().any(|one| one.pod == *pod)
     }
@@ -65,7 +73,7 @@ mod tests {
 
     #[test]
     fn moves_are_read_as_they_were_stored_and_nonsense_is_none() {
-        let one = Move { pod: PodId::new("a").unwrap(), to: NodeName::new("w2").unwrap() };
+        let one = Move { pod: PodId::new("a").unwrap(), to: NodeName::new("w2").unwrap(), until: None };
         let moves = Moves::of(BTreeMap::from([(3, one)]));
         assert_eq!(moves.as_stored(), r#"{"3":{"pod":"a","to":"w2"}}"#);
         assert_eq!(Moves::from_stored(moves.as_stored().to_owned()), moves);
