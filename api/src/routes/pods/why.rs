@@ -19,8 +19,10 @@ const MAX_SHOWN: usize = 100;
 /// Scores are in thousandths of a point.
 const POINT: f64 = 1_000.0;
 
-/// Explains where a pod could run: each node with its load and its objections, as if the pod were placed now;
-/// and the decision that has placed it, if it is kept.
+/// Explains where a pod could run, and why it was placed where it is.
+///
+/// Each node is shown with its load and its objections, as if the pod were placed now. The decision that has
+/// placed the pod is shown as it was, if it is kept.
 #[utoipa::path(get, path = "/pod/{uuid}/why", tag = "pod", params(InPath<PodId>), responses(
     (status = 200, description = "The nodes", body = PodPlacementView),
     (status = 404, description = "There is no such pod"),
