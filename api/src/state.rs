@@ -25,6 +25,7 @@ use crate::cluster::shared_answer::SharedAnswer;
 use crate::cluster::usage::UsageCache;
 use crate::http::auth::AccessControl;
 use crate::http::problem::ApiProblem;
+use crate::routes::plan::PlanGate;
 use crate::status::pod_counts::PodCounts;
 use crate::streams::event_feed::EventFeed;
 use crate::streams::forwards::Forwards;
@@ -48,6 +49,7 @@ pub(crate) struct AppState {
     growth: Arc<GrowthGate>,
     capacity: Arc<CapacityGate>,
     pub(crate) usage: Arc<UsageCache>,
+    pub(crate) plan_gate: Arc<Mutex<PlanGate>>,
     pub(crate) streams: OpenStreams,
     pub(crate) forwards: Forwards,
     /// Continues after its request was answered.
@@ -77,6 +79,7 @@ impl AppState {
             proxy_watch: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
+            plan_gate: Arc::default(),
             streams: OpenStreams::new(config.max_connections),
             forwards: Forwards::default(),
             tasks: TaskTracker::new(),

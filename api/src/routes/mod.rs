@@ -14,6 +14,7 @@ mod ingress;
 mod logs;
 mod merged_logs;
 mod nodes;
+pub(crate) mod plan;
 mod pods;
 mod problems;
 mod queues;
@@ -71,6 +72,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(nodes::uncordon_node))
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::get_drain, nodes::drain_node))
+        .routes(routes!(plan::plan_changes))
         .routes(routes!(garbage::collect_garbage))
         .routes(routes!(usage::get_cluster_stats))
         .routes(routes!(usage::get_pod_stats))

@@ -4,18 +4,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use model::RedisMillis;
 use model::ids::{NodeName, PodId, ServiceName};
 use model::node::Node;
 use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
 use model::service::Service;
 use model::spec::PlacementProfile;
-use placement::{ClusterSnapshot, Outcome, PlacementPolicy, decide};
+use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, decide};
 use store::{Store, StoreError};
 
+use crate::begin_moves::BegunMove;
 use crate::intake::{Intake, PendingPod};
-use crate::needs::read_needs;
 use crate::services::read_services;
+use crate::snapshot::read_snapshot;
 
 /// A pod that runs on a node, or is about to.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +26,14 @@ pub struct LeavingPod {
     pub place: Place,
     /// Its data is on the node: no other one could start it.
     pub is_bound: bool,
+}
+
+impl LeavingPod {
+    /// `None` if it stays.
+    pub fn begun_move(&self) -> Option<BegunMove> {
+        let Place::On(to) = &self.place else { return None };
+        Some(BegunMove { replica: self.record.replica, pod: self.record.id.clone(), to: to.clone() })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -139,7 +149,7 @@ async fn plan(
     Ok(leaving)
 }
 
-fn leaves_before(pod: &PendingPod) -> (String, std::cmp::Reverse<u32>) {
+pub(crate) fn leaves_before(pod: &PendingPod) -> (String, std::cmp::Reverse<u32>) {
     (pod.request.name().to_owned(), std::cmp::Reverse(pod.payload.replica))
 }
 
@@ -159,36 +169,15 @@ async fn places(
     drained: Option<&NodeName>,
 ) -> Result<Vec<Place>, StoreError> {
     let mut placed = read_services(store, profile, pods).await?;
+    for (pod, record) in pods.iter_mut().zip(records) {
+        record.node.iter().for_each(|node| leave(&mut placed, pod, node));
+    }
+    let cordon = |node: &mut Node| node.cordoned |= Some(&node.name) == drained;
+    let (now, snapshot) = read_snapshot(store, policy, pods, placed, cordon).await?;
+    let places = decide_places(&snapshot, now, policy, pods, drained);
     let services = services_of(store, pods).await?;
-    let planned: Vec<Option<NodeName>> = pods.iter().map(|pod| planned(&services, pod)).collect();
-    for ((pod, record), planned) in pods.iter_mut().zip(records).zip(&planned) {
-        if let (Some(generation), Some(node)) = (&pod.request.generation, &record.node) {
-            placed.take_out(node, generation);
-            let ordinals = placed.ordinals.get_mut(&generation.service);
-            ordinals.into_iter().for_each(|places| drop(places.remove(&record.replica)));
-        }
-        pod.request.target = planned.clone();
-    }
-    let names = store.node_names().await?;
-    let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());
-    let mut snapshot = ClusterSnapshot::new(policy.weights);
-    for node in nodes {
-        let cordoned = node.cordoned || Some(&node.name) == drained;
-        snapshot.upsert(Node { cordoned, ..node });
-    }
-    snapshot.set_placed(placed);
-    if pods.iter().any(|pod| pod.request.requirements.profile == PlacementProfile::Fragmentation) {
-        snapshot.set_needs(read_needs(store).await?);
-    }
-    let decisions = decide(&snapshot, now, policy, pods);
-    let decided = decisions.into_iter().map(|decision| place(decision.outcome, drained));
-    // A planned place stays: the next pod may be there already, and the room taken by it.
-    let stays = pods.iter().map(|pod| stays(&services, pod));
-    let places = decided.zip(planned).zip(stays).map(|((place, planned), stays)| match stays {
-        Some(why) => Place::Stays(why),
-        None => planned.map_or(place, Place::On),
-    });
-    Ok(places.collect())
+    let kept = pods.iter().map(|pod| services.get(&pod.payload.service()?).and_then(stays));
+    Ok(places.into_iter().zip(kept).map(|(place, kept)| kept.map_or(place, Place::Stays)).collect())
 }
 
 async fn services_of(
@@ -201,20 +190,38 @@ async fn services_of(
     Ok(found.map(|service| (service.name.clone(), service)).collect())
 }
 
-/// Where a move of its service leads.
-fn planned(services: &HashMap<ServiceName, Service>, pod: &PendingPod) -> Option<NodeName> {
-    let planned = services.get(&pod.payload.service()?)?.moves.by_replica().get(&pod.payload.replica);
-    planned.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone())
-}
-
 /// Why the service lets none of its pods go.
-fn stays(services: &HashMap<ServiceName, Service>, pod: &PendingPod) -> Option<String> {
-    let service = services.get(&pod.payload.service()?)?;
+pub(crate) fn stays(service: &Service) -> Option<String> {
     let (replicas, least) = (service.replicas as usize, service.fields.min_available?);
     let starts_first = service.fields.update_in_force(&service.pod, false).max_surge(replicas) > 0;
     (!starts_first && least.of(replicas) >= replicas).then(|| {
         format!("`min_available: {least}` keeps all {replicas} replicas in service, and none can start beside another")
     })
+}
+
+/// The pod counts no more, and goes where its move leads. Its service was read.
+pub(crate) fn leave(placed: &mut PlacedPods, pod: &mut PendingPod, node: &NodeName) {
+    if let Some(generation) = &pod.request.generation {
+        placed.take_out(node, generation);
+        let ordinals = placed.ordinals.get_mut(&generation.service);
+        ordinals.into_iter().for_each(|places| drop(places.remove(&pod.payload.replica)));
+    }
+    pod.request.target.clone_from(&pod.moves_to);
+}
+
+/// The pods have left, and a drained node is cordoned in the snapshot.
+pub(crate) fn decide_places(
+    snapshot: &ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    pods: &[PendingPod],
+    drained: Option<&NodeName>,
+) -> Vec<Place> {
+    let decisions = decide(snapshot, now, policy, pods);
+    let decided = decisions.into_iter().map(|decision| place(decision.outcome, drained));
+    // A planned place stays: the next pod may be there already, and the room taken by it.
+    let planned = pods.iter().map(|pod| pod.moves_to.clone());
+    decided.zip(planned).map(|(place, planned)| planned.map_or(place, Place::On)).collect()
 }
 
 fn place(outcome: Outcome, drained: Option<&NodeName>) -> Place {
@@ -226,13 +233,10 @@ fn place(outcome: Outcome, drained: Option<&NodeName>) -> Place {
 
 /// That the node itself is cordoned is no answer to where a pod could go.
 fn of_others(refusals: &[Refusal], drained: Option<&NodeName>) -> Vec<Refusal> {
+    let drained = drained.map(NodeName::as_str);
     let of_one = |refusal: &Refusal| {
-        let nodes: Vec<_> = refusal
-            .nodes
-            .iter()
-            .filter(|one| Some(one.node.as_str()) != drained.map(NodeName::as_str))
-            .cloned()
-            .collect();
+        let nodes: Vec<_> =
+            refusal.nodes.iter().filter(|one| Some(one.node.as_str()) != drained).cloned().collect();
         let count = refusal.count - (refusal.nodes.len() - nodes.len());
         Refusal { reason: refusal.reason.clone(), count, nodes }
     };

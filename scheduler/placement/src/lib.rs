@@ -29,6 +29,7 @@ mod policy;
 mod profile;
 mod rank_heap;
 mod rebalance;
+mod record;
 mod requirements;
 mod ruled;
 mod rules;
@@ -40,14 +41,16 @@ mod suggest;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod whole;
 
-pub use decision::{Decision, Outcome, decide};
+pub use decision::{Decision, Outcome, decide, decide_and_record};
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use placed::{OrdinalPlaces, PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
 pub use profile::{NeededUnits, Workload, left_points, tie_points};
 pub use rebalance::{Relocation, RunningPod, rebalance};
+pub use record::DecisionRecord;
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
     Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,

@@ -19,6 +19,7 @@ use super::*;
 
 mod profiles;
 mod rebalance;
+mod recorded;
 
 fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
     snapshot_by(Weights::default(), nodes)

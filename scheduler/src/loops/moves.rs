@@ -11,12 +11,11 @@ use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use model::node::NodeState;
 use model::node::drain::Drain;
 use model::spec::{Kind, PlacementProfile};
-use pending::{LeavingPod, Place, plan_drain};
+use pending::{LeavingPod, Place, begin_moves, plan_drain};
 use placement::PlacementPolicy;
 use store::{DrainNews, Store, StoreError, Subscription, channel, tick_or_hints};
 
 use crate::context::SchedulerContext;
-use crate::reconcile::begin_moves::begin_moves;
 
 /// While a node is drained.
 const STEP: Duration = Duration::from_secs(1);
@@ -116,7 +115,8 @@ impl MovesLoop {
                 Some(_) => Ok(()),
             };
         }
-        begin_moves(&self.store, &service, pods.iter().copied(), &format!("{node} is being drained")).await
+        let moves = pods.iter().filter_map(|pod| pod.begun_move()).collect();
+        begin_moves(&self.store, &service, moves, None, &format!("{node} is being drained")).await.map(drop)
     }
 
     async fn stop_rest(

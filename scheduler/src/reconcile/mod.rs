@@ -4,7 +4,6 @@
 
 pub(crate) mod apply;
 pub(crate) mod apply_job;
-pub(crate) mod begin_moves;
 pub(crate) mod job;
 pub(crate) mod lost_payload;
 pub(crate) mod lost_pods;

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use model::ids::ServiceName;
 use model::spec::PlacementProfile;
-use pending::plan_leaving;
+use pending::{LeavingPod, begin_moves, plan_leaving};
 use placement::PlacementPolicy;
 use store::{ObservedCondition, Store, StoreError};
 
-use super::begin_moves::begin_moves;
 use super::violations::{FoundViolations, Verdict, Violation, Violations};
 use crate::context::SchedulerContext;
 
@@ -67,7 +66,8 @@ impl ViolatingPods {
         let Some(why) = new.first().map(|one| one.why.clone()) else { return Ok(()) };
         let records = new.into_iter().map(|one| one.pod).collect();
         let leaving = plan_leaving(&self.store, &self.policy, self.profile, records).await?;
-        begin_moves(&self.store, &service, leaving.iter(), &why).await
+        let moves = leaving.iter().filter_map(LeavingPod::begun_move).collect();
+        begin_moves(&self.store, &service, moves, None, &why).await.map(drop)
     }
 
     async fn tell(&mut self, held: String) -> Result<(), StoreError> {

@@ -11,5 +11,6 @@ mod failure_detection;
 mod healing;
 mod killing;
 mod placing;
+mod planning;
 mod stateful;
 mod violations;
