@@ -110,6 +110,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("cordon", &["kubeleet cordon worker1"]),
     ("uncordon", &["kubeleet uncordon worker1"]),
     ("drain", &["kubeleet drain worker1 --timeout 10m"]),
+    ("rebalance", &["kubeleet rebalance --dry-run", "kubeleet rebalance --max-moves 20"]),
     ("plan drain", &["kubeleet plan drain worker1"]),
     ("plan lose", &["kubeleet plan lose worker1", "kubeleet plan lose zone=a -o json"]),
     ("plan add-node", &["kubeleet plan add-node --cpus 8 --memory 32G --label zone=a --count 2"]),

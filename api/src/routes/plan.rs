@@ -1,19 +1,24 @@
-//! `/plan`: the effect of changes of the cluster, tried on a copy of it.
+//! `/plan`: the effect of changes of the cluster, tried on a copy of it. `/rebalance` carries one out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::{
-    NewNodeInput, PlanChange, PlanInput, PlanView, PlannedNodeView, PlannedPodView, StuckPodView,
+    NewNodeInput, PlanChange, PlanInput, PlanView, PlannedNodeView, PlannedPodView, RebalanceInput,
+    StuckPodView,
 };
 use axum::Json;
 use axum::extract::State;
-use model::ids::NodeName;
+use model::ids::{NodeName, ServiceName};
 use model::node::{NodeState, Resources};
 use model::service::selector::LabelSelector;
 use model::spec::{MAX_REPLICAS, ServiceInput};
 use parking_lot::Mutex;
-use pending::{ClusterState, MAX_PLANNED_PODS, NewNodes, PlanOutcome, PlannedChange, PlannedPod, StuckPod};
+use pending::{
+    BegunMove, ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, PlanOutcome, PlannedChange,
+    PlannedPod, StuckPod, begin_moves,
+};
 use placement::PlacementPolicy;
 
 use crate::http::body::JsonOrYaml;
@@ -22,6 +27,10 @@ use crate::state::AppState;
 
 const MAX_CHANGES: usize = 100;
 const MAX_NEW_NODES: u32 = 1_000;
+const MAX_MOVES: u32 = 10_000;
+const DEFAULT_MOVES: u32 = 1_000;
+/// Then a pod that could not move stays.
+const REBALANCE_TIME: Duration = Duration::from_secs(3600);
 /// Between the beginnings of two plans: each reads the whole cluster.
 const PLAN_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -72,11 +81,7 @@ pub(crate) async fn plan_changes(
     if input.changes.len() > MAX_CHANGES {
         return Err(invalid("/changes", &format!("a plan has at most {MAX_CHANGES} changes")));
     }
-    let running = RunningPlan::begin(&app.plan_gate, Instant::now())?;
-    let Some(state) = ClusterState::read(&app.store).await? else {
-        let detail = format!("the cluster has more than {MAX_PLANNED_PODS} pods");
-        return Err(ApiProblem::new(ProblemKind::PlanTooLarge, detail));
-    };
+    let (running, state) = read_cluster(&app).await?;
     let mut changes = Vec::new();
     for (index, change) in input.changes.iter().enumerate() {
         let pointer = format!("/changes/{index}");
@@ -85,6 +90,73 @@ pub(crate) async fn plan_changes(
         );
     }
     let (pointers, changes): (Vec<String>, Vec<PlannedChange>) = changes.into_iter().unzip();
+    let planned = plan(&app, running, state, changes).await?;
+    let outcome = planned.map_err(|refused| invalid(&pointers[refused.index], &refused.why))?;
+    Ok(Json(view(outcome)))
+}
+
+/// Moves pods from fuller nodes to emptier ones, such as one that has joined: as few as it takes.
+///
+/// Each service goes at the pace of an update. Pods with data, ordinals or ports of their machine stay, and so
+/// do those of services that are updated. Repeated when it is over, it moves nothing.
+#[utoipa::path(post, path = "/rebalance", tag = "cluster", request_body(description = "How far", content(
+    (RebalanceInput = "application/json", example = json!({"max_moves": 20})),
+    (RebalanceInput = "application/yaml", example = json!({"max_moves": 20})),
+)), responses(
+    (status = 200, description = "The moves that begin, and the nodes before and after", body = PlanView),
+    (status = 422, description = "The number of moves is invalid, or the cluster is too large"),
+    (status = 429, description = "A plan is being made, or was just now"),
+    (status = 507, description = "Redis is too full to add this"),
+))]
+pub(crate) async fn rebalance_nodes(
+    State(app): State<AppState>,
+    JsonOrYaml(input): JsonOrYaml<RebalanceInput>,
+) -> Result<Json<PlanView>, ApiProblem> {
+    let max_moves = input.max_moves.unwrap_or(DEFAULT_MOVES);
+    let change = rebalance(max_moves).map_err(|why| invalid("/max_moves", &why))?;
+    let (running, state) = read_cluster(&app).await?;
+    let until = state.now() + REBALANCE_TIME.as_millis() as u64;
+    let planned = plan(&app, running, state.clone(), vec![change]).await?;
+    let mut outcome = planned.map_err(|refused| invalid("/max_moves", &refused.why))?;
+    let mut by_service: BTreeMap<ServiceName, Vec<BegunMove>> = BTreeMap::new();
+    for pod in &outcome.moves {
+        if let (Some(service), Some(id), Some(to)) = (&pod.service, &pod.id, &pod.to) {
+            let begun = BegunMove { replica: pod.replica, pod: id.clone(), to: to.clone() };
+            by_service.entry(service.clone()).or_default().push(begun);
+        }
+    }
+    for (name, moves) in by_service {
+        let Some(service) = state.service(&name) else { continue };
+        if begin_moves(&app.store, service, moves, Some(until), "the nodes are balanced").await? == 0 {
+            outcome.moves.retain(|pod| pod.service.as_ref() != Some(&name));
+            outcome.notes.push(format!("{name} was changed meanwhile: its pods stay, ask again for them"));
+        }
+    }
+    Ok(Json(view(outcome)))
+}
+
+fn rebalance(max_moves: u32) -> Result<PlannedChange, String> {
+    match max_moves {
+        1..=MAX_MOVES => Ok(PlannedChange::Rebalance { max_moves: max_moves as usize }),
+        _ => Err(format!("write a number from 1 to {MAX_MOVES}")),
+    }
+}
+
+async fn read_cluster(app: &AppState) -> Result<(RunningPlan, ClusterState), ApiProblem> {
+    let running = RunningPlan::begin(&app.plan_gate, Instant::now())?;
+    let Some(state) = ClusterState::read(&app.store).await? else {
+        let detail = format!("the cluster has more than {MAX_PLANNED_PODS} pods");
+        return Err(ApiProblem::new(ProblemKind::PlanTooLarge, detail));
+    };
+    Ok((running, state))
+}
+
+async fn plan(
+    app: &AppState,
+    running: RunningPlan,
+    state: ClusterState,
+    changes: Vec<PlannedChange>,
+) -> Result<Result<PlanOutcome, InvalidChange>, ApiProblem> {
     let policy = PlacementPolicy { dead_after: app.config.timing.dead_after, ..PlacementPolicy::default() };
     let profile = app.config.placement_profile;
     let planned = tokio::task::spawn_blocking(move || {
@@ -92,12 +164,10 @@ pub(crate) async fn plan_changes(
         drop(running);
         planned
     });
-    let planned = planned.await.map_err(|error| {
+    planned.await.map_err(|error| {
         tracing::error!(%error, "a plan panicked");
         ApiProblem::new(ProblemKind::Internal, "the plan failed: this is a bug in kubeleet")
-    })?;
-    let outcome = planned.map_err(|refused| invalid(&pointers[refused.index], &refused.why))?;
-    Ok(Json(view(outcome)))
+    })
 }
 
 fn invalid(pointer: &str, why: &str) -> ApiProblem {
@@ -109,7 +179,7 @@ fn changes_of(
     state: &ClusterState,
     pointer: &str,
 ) -> Result<Vec<PlannedChange>, ApiProblem> {
-    let PlanChange { drain, lose, add_node, scale, put } = change;
+    let PlanChange { drain, lose, add_node, scale, put, rebalance: max_moves } = change;
     let mut changes: Vec<PlannedChange> = drain.clone().map(PlannedChange::Drain).into_iter().collect();
     if let Some(text) = lose {
         let nodes = lost_nodes(text, state).map_err(|why| invalid(&format!("{pointer}/lose"), &why))?;
@@ -136,6 +206,9 @@ fn changes_of(
             invalid(&pointer, &words.join("; "))
         })?;
         changes.push(PlannedChange::Put(Box::new(desired)));
+    }
+    if let Some(max_moves) = max_moves {
+        changes.push(rebalance(*max_moves).map_err(|why| invalid(&format!("{pointer}/rebalance"), &why))?);
     }
     Ok(changes)
 }

@@ -50,6 +50,7 @@ async fn the_document_lists_the_routes_there_are() {
         ("/node/{name}/drain", "get"),
         ("/node/{name}/drain", "post"),
         ("/plan", "post"),
+        ("/rebalance", "post"),
         ("/queue", "get"),
         ("/queue/{key}", "get"),
         ("/queue/dq/{id}/requeue", "post"),

@@ -2,7 +2,8 @@
 
 use api_types::{
     AppLockInput, DeadLetterView, DrainView, List, NodeLabelsPatch, NodeView, PlanInput, PlanView,
-    PodPlacementView, PodView, QueuesView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
+    PodPlacementView, PodView, QueuesView, RebalanceInput, ScaleInput, ServiceView, StatusView, ValueInput,
+    ValueView,
 };
 use model::event::ClusterEvent;
 use model::ids::AppName;
@@ -162,6 +163,10 @@ impl Client {
 
     pub async fn plan(&self, changes: &PlanInput) -> Result<PlanView, ClientError> {
         self.call(Method::POST, &["plan"], "planning").json(changes).view().await
+    }
+
+    pub async fn rebalance(&self, input: &RebalanceInput) -> Result<PlanView, ClientError> {
+        self.call(Method::POST, &["rebalance"], "balancing the nodes").json(input).view().await
     }
 
     /// The pods of the node, and where a drain moves them, or would.

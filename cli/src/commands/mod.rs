@@ -29,7 +29,7 @@ use output::{ListStyle, Output};
 use crate::exit::Exit;
 use apps::folder_app::FolderApp;
 use apps::{apply, diff};
-use cluster::{backup, check_and_recover, drain, events, gc, plan, status, top, version};
+use cluster::{backup, check_and_recover, drain, events, gc, plan, rebalance, status, top, version};
 use containers::{attach, copy, exec, logs, port, port_forward, run};
 use context::Context;
 use error::{CommandError, CommandResult};
@@ -77,6 +77,8 @@ pub(crate) enum UserCommand {
     Drain(drain::DrainArgs),
     /// Show what draining, losing or adding nodes, or scaling services would do.
     Plan(plan::PlanArgs),
+    /// Move pods from fuller nodes to emptier ones, such as one that has joined.
+    Rebalance(rebalance::RebalanceArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(check_and_recover::ClusterCommand),
@@ -171,6 +173,7 @@ async fn dispatch(
         UserCommand::Cordon(nodes) => node::cordon(&nodes, true, &mut context).await,
         UserCommand::Drain(args) => drain::run(&args, &mut context).await,
         UserCommand::Plan(args) => plan::run(args, &mut context).await,
+        UserCommand::Rebalance(args) => rebalance::run(&args, &mut context).await,
         UserCommand::Uncordon(nodes) => node::cordon(&nodes, false, &mut context).await,
         UserCommand::Cluster(command) => check_and_recover::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,

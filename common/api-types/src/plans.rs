@@ -41,6 +41,20 @@ pub struct PlanChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ServiceInput>)]
     pub put: Option<Value>,
+    /// Pods move from fuller nodes to emptier ones, at most so many, as `POST /rebalance` moves them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 10000)]
+    pub rebalance: Option<u32>,
+}
+
+/// How far nodes are balanced.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RebalanceInput {
+    /// Pods that move at most; without it 1000. Those whose move is worth most come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 10000)]
+    pub max_moves: Option<u32>,
 }
 
 /// Nodes that are alike, and empty.

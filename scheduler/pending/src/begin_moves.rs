@@ -67,7 +67,7 @@ mod tests {
         let to = |node: &str| NodeName::new(node).unwrap();
         let planned = |replica, pod: &str, node: &str| BegunMove { replica, pod: id(pod), to: to(node) };
         let known = |pod: &str, until| Move { pod: id(pod), to: to("w2"), until };
-        let mut service = fixtures::service(r#"{"name": "web", "image": "a"}"#);
+        let mut service = fixtures::service();
         service.moves = Moves::of(BTreeMap::from([(0, known("a", None)), (1, known("former", None))]));
         let pods = || vec![planned(0, "a", "w3"), planned(1, "b", "w2"), planned(2, "c", "w2")];
         let (moves, begun) = with_moves(&service, pods(), Some(7));

@@ -12,5 +12,6 @@ mod healing;
 mod killing;
 mod placing;
 mod planning;
+mod rebalancing;
 mod stateful;
 mod violations;

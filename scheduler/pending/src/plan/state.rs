@@ -107,6 +107,10 @@ impl ClusterState {
         Ok(())
     }
 
+    pub fn now(&self) -> RedisMillis {
+        self.now
+    }
+
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
