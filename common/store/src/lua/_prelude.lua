@@ -349,6 +349,7 @@ local function release(node_key, pod_key)
   end
   if ports then each_port(ports, release_field) end
   if ids then each_id(ids, release_field) end
+  if ids then redis.call('HDEL', pod_key, 'ids') end
   add_used(node_key, 'used_pods', -1)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
@@ -369,7 +370,7 @@ end
 local function return_to_pending(pod_key, reason, message)
   redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', reason,
     'message', message)
-  redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id', 'ids')
+  redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id')
 end
 
 local function check_wanted_type(wanted_key)
