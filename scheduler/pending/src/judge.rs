@@ -64,5 +64,8 @@ pub(crate) fn take_out(node: &mut Node, pod: &PendingPod) {
     node.used = node.used.saturating_sub(pod.request.requirements.resources());
     let own = pod.request.name();
     let ports: Vec<&str> = pod.request.requirements.host_ports.iter().collect();
+    if let Some(named) = &pod.request.requirements.named {
+        node.take_back_ids(named, own);
+    }
     node.host_ports.retain(|port, holder| holder != own || !ports.contains(&port.as_str()));
 }

@@ -105,6 +105,7 @@ pub fn describe(
             "Min available",
             service.fields.min_available.map(|least| least.to_string()).unwrap_or_default(),
         )
+        .field("Resources", service.pod.resources.to_string())
         .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))

@@ -214,6 +214,9 @@ impl Fork {
         let requirements = &pod.request.requirements;
         self.snapshot.commit(node, requirements.resources());
         self.snapshot.commit_ports(node, &requirements.host_ports, pod.request.name());
+        if let Some(named) = &requirements.named {
+            self.snapshot.commit_ids(node, named, pod.request.name());
+        }
         if requirements.profile == PlacementProfile::RoundRobin {
             self.snapshot.commit_use(node);
         }
@@ -313,8 +316,9 @@ impl Fork {
                 let ForkedPod { pod, phase, .. } = &self.pods[*pod];
                 (Reverse(*phase == Phase::Running), pod.payload.queue_order())
             });
-            let (state, used, host_ports) = (NodeState::Dead, Resources::default(), BTreeMap::new());
-            self.snapshot.upsert(Node { state, used, host_ports, ..node });
+            let (state, used) = (NodeState::Dead, Resources::default());
+            let (host_ports, given_ids) = (BTreeMap::new(), BTreeMap::new());
+            self.snapshot.upsert(Node { state, used, host_ports, given_ids, ..node });
             requeued.extend(pods);
         }
         for pod in &requeued {
@@ -449,6 +453,7 @@ fn new_node(name: NodeName, capacity: Resources, labels: BTreeMap<String, String
         shared_volumes: None,
         used: Resources::default(),
         host_ports: BTreeMap::new(),
+        given_ids: BTreeMap::new(),
         labels_revision: 0,
         psi: None,
     }

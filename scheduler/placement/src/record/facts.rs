@@ -2,13 +2,16 @@
 //! only those that the pod asks for.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::RedisMillis;
-use model::ids::{NodeName, PodId, ServiceName, SpecId};
+use model::ids::{NodeName, PodId, ResourceName, ServiceName, SpecId};
 use model::node::host_access::{HostAccess, HostRequest};
-use model::node::{Node, NodeInfo, NodeKind, NodeSettings, NodeState, Psi, Resources, SharedVolumesState};
-use model::spec::{HostPorts, Placement, PlacementProfile};
+use model::node::{
+    Node, NodeInfo, NodeKind, NodeSettings, NodeState, Psi, ResourceIds, Resources, SharedVolumesState,
+};
+use model::spec::{HostPorts, NamedRequest, Placement, PlacementProfile};
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
@@ -48,6 +51,8 @@ pub(super) struct StoredPod {
     #[serde(default, skip_serializing_if = "is_default")]
     volumes: Option<VolumePlaces>,
     #[serde(default, skip_serializing_if = "is_default")]
+    named: Option<NamedRequest>,
+    #[serde(default, skip_serializing_if = "is_default")]
     target: Option<NodeName>,
 }
 
@@ -69,6 +74,7 @@ impl StoredPod {
             zone: requirements.zone.as_deref().cloned(),
             profile: requirements.profile,
             volumes: requirements.volumes.as_deref().cloned(),
+            named: requirements.named.as_deref().cloned(),
             target: pod.target.clone(),
         }
     }
@@ -91,6 +97,7 @@ impl StoredPod {
                 zone: self.zone.clone().map(Arc::new),
                 profile: self.profile,
                 volumes: self.volumes.clone().map(Box::new),
+                named: self.named.clone().map(Arc::new),
             },
             generation: self.service.as_ref().zip(self.spec.as_ref()).map(of),
             ordinal: None,
@@ -153,6 +160,9 @@ pub(crate) struct StoredNode {
     labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "is_default")]
     host_ports: BTreeMap<String, String>,
+    /// By name: how many ids it offers, and how many of them are free.
+    #[serde(default, skip_serializing_if = "is_default")]
+    ids: BTreeMap<ResourceName, (u64, u64)>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) places: PodsOnNode,
 }
@@ -174,6 +184,9 @@ impl StoredNode {
             let one = HostPorts::from_text(port.to_owned());
             candidate.taken_port(&one).map(|(port, pod)| (port.to_owned(), pod.to_owned()))
         });
+        let named = requirements.named.iter().flat_map(|named| named.iter());
+        let ids = named
+            .map(|(name, _)| (name.clone(), (node.offered_ids().count(name), candidate.free_ids_of(name))));
         Self {
             name: node.name.clone(),
             used: candidate.used.to_array(),
@@ -191,13 +204,20 @@ impl StoredNode {
             host: asks_host.map(|settings| settings.host.clone()).unwrap_or_default(),
             labels: labels.collect(),
             host_ports: taken.collect(),
+            ids: ids.collect(),
             places,
         }
     }
 
     pub(super) fn to_node(&self) -> Node {
-        let settings =
-            self.forms.map(|forms| NodeSettings { forms, host: self.host.clone(), secret_key: None });
+        let resources = self.resource_ids(|(offered, _)| 0..offered);
+        let settings = self.forms.map(|forms| NodeSettings {
+            forms,
+            host: self.host.clone(),
+            secret_key: None,
+            resources,
+        });
+        let given = self.resource_ids(|(offered, free)| free.min(offered)..offered);
         Node {
             name: self.name.clone(),
             kind: self.kind,
@@ -226,6 +246,7 @@ impl StoredNode {
             shared_volumes: self.has_shared_directory.then_some(SharedVolumesState::Ready),
             used: Resources::from_array(self.used),
             host_ports: self.host_ports.clone(),
+            given_ids: given.keys().map(|key| (key, String::new())).collect(),
             labels_revision: 0,
             psi: self.psi.map(|[cpu_some, memory_some, memory_full, io_some, io_full]| Psi {
                 cpu_some: cpu_some.into(),
@@ -235,6 +256,16 @@ impl StoredNode {
                 io_full: io_full.into(),
             }),
         }
+    }
+}
+
+impl StoredNode {
+    /// Which ids they are decides nothing.
+    fn resource_ids(&self, range: impl Fn((u64, u64)) -> Range<u64>) -> ResourceIds {
+        let of_name = |(name, counts): (&ResourceName, &(u64, u64))| {
+            range(*counts).map(|id| format!("{name}/{id}")).collect::<Vec<_>>()
+        };
+        ResourceIds::from_text(&self.ids.iter().flat_map(of_name).collect::<Vec<_>>().join(" "))
     }
 }
 
