@@ -1,7 +1,7 @@
 //! The smallest change that would let a pod run: each candidate is tried with the filters that decide.
 //!
-//! In this order: uncordon a node, change its labels, relax a rule that counts, ask for less, add a node,
-//! declare named resources.
+//! In this order: uncordon a node, change its labels, relax a rule that counts, drop a constraint, ask for
+//! less, add a node, declare named resources.
 //!
 //! Tests: beside the code
 
@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use model::RedisMillis;
 use model::node::{Node, Resource, Resources};
+use model::spec::NodeConstraint;
 
 use crate::amounts::{bytes_rounded_down, cores};
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, Reason};
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{PodRequest, Requirements, ZoneChoice};
+use crate::requirements::{NodeRules, PodRequest, Requirements, ZoneChoice};
 use crate::rules::RuleState;
 use crate::snapshot::ClusterSnapshot;
 
@@ -39,10 +40,12 @@ pub fn suggest(
     let labelled = || nodes.iter().find_map(|node| trial.label(node));
     let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
     let relaxed = || nodes.iter().find_map(|node| trial.relax(node));
+    let dropped = || nodes.iter().find_map(|node| trial.drop_constraint(node));
+    let lowered = || trial.ask_for_less(&nodes);
     let fewer = || nodes.iter().find_map(|node| trial.ask_for_fewer_ids(node));
     let declared = || nodes.iter().find_map(|node| trial.declare_ids(node));
-    let less = uncordoned.or_else(labelled).or_else(relaxed).or_else(|| trial.ask_for_less(&nodes));
-    less.or_else(fewer).or_else(another).or_else(declared)
+    let relaxed = uncordoned.or_else(labelled).or_else(relaxed).or_else(dropped);
+    relaxed.or_else(lowered).or_else(fewer).or_else(another).or_else(declared)
 }
 
 struct Trial<'a> {
@@ -79,6 +82,18 @@ impl Trial<'_> {
         let rules = self.rules.as_ref().filter(|_| self.passes_filters(node, self.needs))?;
         let rule = rules.relaxed(self.snapshot.index_of(&node.name)?, reason)?;
         Some(format!("{rule} lets it run on {}", node.name))
+    }
+
+    /// Where one constraint alone is in the way.
+    fn drop_constraint(&self, node: &Node) -> Option<String> {
+        let rules = self.needs.rules.as_deref()?;
+        let holds = |one: &&NodeConstraint| one.holds(&node.name, &node.facts.labels);
+        let (kept, broken): (Vec<_>, Vec<_>) = rules.constraints.iter().partition(holds);
+        let [broken] = broken[..] else { return None };
+        let rules = NodeRules { constraints: kept.into_iter().cloned().collect(), ..rules.clone() };
+        let needs = Requirements { rules: Some(Arc::new(rules)), ..self.needs.clone() };
+        let fits = self.fits_with(node, &needs);
+        fits.then(|| format!("without the constraint {broken} it runs on {}", node.name))
     }
 
     fn uncordon(&self, node: &Node) -> Option<String> {
@@ -190,7 +205,6 @@ mod tests {
     use model::spec::Placement;
 
     use super::*;
-    use crate::NodeRules;
     use crate::testing::{NOW, NodeBuilder, ids, node, pod};
 
     const GIB: u64 = 1 << 30;
@@ -257,7 +271,12 @@ mod tests {
                 with_rules(&["gpu", "!legacy"]),
                 Some("`kubeleet node label b gpu=true legacy-` lets it run there"),
             ),
-            (vec![node("a")], with_rules(&["node.hostname == b"]), None),
+            (
+                vec![node("a")],
+                with_rules(&["node.hostname == b"]),
+                Some("without the constraint node.hostname == b it runs on a"),
+            ),
+            (vec![node("a")], with_rules(&["node.hostname == b", "node.hostname == c"]), None),
             (
                 vec![node("a").memory(7 * GIB, 8 * GIB), node("b").memory(6 * GIB, 8 * GIB)],
                 pod(0, 0, 4 * GIB),

@@ -16,8 +16,8 @@ use model::spec::{DesiredService, FORM_WITH_RULES, Kind, PlacementProfile};
 use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces, decide};
 use store::{PlacedService, Sibling, WaitingPods};
 
+use super::change::{NewNodes, PlannedChange};
 use super::state::{ClusterState, KnownPod};
-use super::{NewNodes, PlannedChange};
 use crate::batches::{MIN_BATCH, group_by_node, next_batch_size};
 use crate::drain::{Place, decide_places, leave, leaves_before, stays};
 use crate::intake::{PendingPod, bound, pending_pod};

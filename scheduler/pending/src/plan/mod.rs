@@ -6,6 +6,7 @@
 //!
 //! Tests: plan::tests, scheduler::tests::planning
 
+mod change;
 mod fork;
 mod outcome;
 mod rebalance;
@@ -13,44 +14,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
-use model::ids::{NodeName, ServiceName};
-use model::node::Resources;
-use model::spec::{DesiredService, PlacementProfile};
+use model::spec::PlacementProfile;
 use placement::PlacementPolicy;
 
+pub use change::{InvalidChange, NewNodes, PlannedChange};
 use fork::Fork;
 pub use outcome::{NodeChange, PlanOutcome, PlannedPod, StuckPod};
 pub use state::{ClusterState, MAX_PLANNED_PODS};
-
-#[derive(Debug, Clone)]
-pub enum PlannedChange {
-    Drain(NodeName),
-    /// These nodes are dead at once.
-    Lose(Vec<NodeName>),
-    AddNodes(NewNodes),
-    Scale(BTreeMap<ServiceName, u32>),
-    Put(Box<DesiredService>),
-    Rebalance {
-        max_moves: usize,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewNodes {
-    /// Without a number of pods or processes: those of the largest node.
-    pub capacity: Resources,
-    pub labels: BTreeMap<String, String>,
-    pub count: u32,
-}
-
-/// A change that cannot be planned: its index, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidChange {
-    pub index: usize,
-    pub why: String,
-}
 
 /// `profile` is that of pods whose service names none.
 pub fn plan(

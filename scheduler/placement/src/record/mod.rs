@@ -1,4 +1,5 @@
-//! A decision with the facts that it saw, as it is stored: [`decide`] makes the same one from them.
+//! A decision with the facts that it saw, as it is stored: [`decide`](crate::decide) makes the same one from
+//! them.
 //!
 //! The facts are those of few nodes: the one that was chosen, the next ones, and one for each reason that
 //! leaves out others. That is enough, because what a node's score needs of other nodes is stored, too:
@@ -20,8 +21,6 @@ use model::spec::PlacementProfile;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Observed;
-use crate::decision::{Outcome, decide};
-use crate::explain::{NodeEvaluation, explain};
 use crate::placed::PlacedPods;
 use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
@@ -109,23 +108,7 @@ impl DecisionRecord {
         self.pod.profile
     }
 
-    /// The node that [`decide`] chooses by these facts.
-    pub fn replay(&self) -> Option<NodeName> {
-        let (snapshot, policy, pod) = self.facts();
-        let decided = decide(&snapshot, self.at, &policy, &[pod]).pop()?;
-        match decided.outcome {
-            Outcome::Place(target) => Some(target.name.clone()),
-            Outcome::Unschedulable { .. } => None,
-        }
-    }
-
-    /// The nodes that are stored, as [`explain`](crate::explain) shows them.
-    pub fn explain(&self) -> Vec<NodeEvaluation> {
-        let (snapshot, policy, pod) = self.facts();
-        explain(&snapshot, self.at, &policy, &pod)
-    }
-
-    fn facts(&self) -> (ClusterSnapshot, PlacementPolicy, PodRequest) {
+    pub(crate) fn facts(&self) -> (ClusterSnapshot, PlacementPolicy, PodRequest) {
         let weights = self.weights.unwrap_or_default();
         let policy = PlacementPolicy { dead_after: Duration::from_millis(self.dead_after_ms), weights };
         let pod = self.pod.to_request();

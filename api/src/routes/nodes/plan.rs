@@ -1,7 +1,6 @@
 //! `/plan`: the effect of changes of the cluster, tried on a copy of it. `/rebalance` carries one out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::{
@@ -14,13 +13,13 @@ use model::ids::{NodeName, ServiceName};
 use model::node::{NodeState, Resources};
 use model::service::selector::LabelSelector;
 use model::spec::{MAX_REPLICAS, ServiceInput};
-use parking_lot::Mutex;
 use pending::{
     BegunMove, ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, PlanOutcome, PlannedChange,
     PlannedPod, StuckPod, begin_moves,
 };
 use placement::PlacementPolicy;
 
+use crate::admission::plan_gate::RunningPlan;
 use crate::http::body::JsonOrYaml;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -31,37 +30,6 @@ const MAX_MOVES: u32 = 10_000;
 const DEFAULT_MOVES: u32 = 1_000;
 /// Then a pod that could not move stays.
 const REBALANCE_TIME: Duration = Duration::from_secs(3600);
-/// Between the beginnings of two plans: each reads the whole cluster.
-const PLAN_INTERVAL: Duration = Duration::from_secs(2);
-
-/// Lets one plan run at a time.
-#[derive(Default)]
-pub(crate) struct PlanGate {
-    begun: Option<Instant>,
-    is_busy: bool,
-}
-
-struct RunningPlan(Arc<Mutex<PlanGate>>);
-
-impl RunningPlan {
-    fn begin(gate: &Arc<Mutex<PlanGate>>, now: Instant) -> Result<Self, ApiProblem> {
-        let mut state = gate.lock();
-        let is_early = state.begun.is_some_and(|begun| now.duration_since(begun) < PLAN_INTERVAL);
-        if state.is_busy || is_early {
-            let detail =
-                format!("a plan reads the whole cluster: try again in {} s", PLAN_INTERVAL.as_secs());
-            return Err(ApiProblem::new(ProblemKind::PlanBusy, detail));
-        }
-        *state = PlanGate { begun: Some(now), is_busy: true };
-        Ok(Self(Arc::clone(gate)))
-    }
-}
-
-impl Drop for RunningPlan {
-    fn drop(&mut self) {
-        self.0.lock().is_busy = false;
-    }
-}
 
 /// Plans changes: which pods would move, start and stop, which fit nowhere, and the nodes before and after.
 ///
@@ -276,21 +244,4 @@ fn pod_view(pod: PlannedPod) -> PlannedPodView {
 
 fn stuck_view(StuckPod { pod, why, change, .. }: StuckPod) -> StuckPodView {
     StuckPodView { pod: pod_view(pod), why, change: change.unwrap_or_default() }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    #[test]
-    fn one_plan_is_made_at_a_time_and_one_in_two_seconds() {
-        let (gate, start) = (Arc::default(), Instant::now());
-        let first = RunningPlan::begin(&gate, start).unwrap();
-        let later = start + 2 * PLAN_INTERVAL;
-        assert_eq!(RunningPlan::begin(&gate, later).err().unwrap().kind, ProblemKind::PlanBusy);
-        drop(first);
-        assert!(RunningPlan::begin(&gate, start + PLAN_INTERVAL / 2).is_err());
-        assert!(RunningPlan::begin(&gate, later).is_ok());
-    }
 }
