@@ -16,6 +16,7 @@
 mod apply;
 mod context;
 mod cron;
+mod decision_log;
 mod loop_lease;
 mod loops;
 mod metrics;

@@ -93,6 +93,7 @@ const CASES: &[Case] = &[
     ("unconfirmed", &[(Type, true), (Field("bad", "x"), false)], Scope::Own),
     ("schedulers", &[(Type, true)], Scope::Own),
     ("events", &[(Type, true)], Scope::Own),
+    ("decisions", &[(Type, true)], Scope::Own),
     ("meta", &[(Type, true)], Scope::Own),
     ("beats", &[(Type, true)], Scope::Own),
     ("services", &[(Type, true)], Scope::Services),

@@ -130,6 +130,37 @@ async fn a_pending_pod_shows_its_refusals() {
 }
 
 #[tokio::test]
+async fn a_pod_on_a_node_shows_the_decision_that_placed_it_there() {
+    let Some(api) = Api::start() else { return };
+    api.post("/service", r#"{"name":"a","image":"nginx"}"#).await.expect(201);
+    let uuid = uuids(&api.get("/pod").await.expect(200)).remove(0);
+    let (key, path) = (format!("pod:{uuid}"), format!("/pod/{uuid}/why"));
+    let node = r#""used":[0,0,0,0,0],"has":[10,0,0,0,0],"beat":1000000"#;
+    let decision = format!(
+        r#"{{"form":1,"at":1000000,"node":"w1","node_count":2,"fitting":1,"refused":{{"Cordoned":1}},
+        "dead_after_ms":20000,"pod":{{"request":[0,0,0,0,0]}},
+        "nodes":[{{"name":"w1",{node}}},{{"name":"w0",{node},"cordoned":true}}]}}"#
+    );
+    api.redis.cli::<()>(&["HSET", &key, "phase", "assigned", "node", "w1", "assignment", "1"]).await;
+    assert!(api.get(&path).await.expect(200)["decision"].is_null(), "none is kept");
+    for text in ["nonsense", r#"{"form":1}"#, &decision] {
+        let id: String = api.redis.cli(&["XADD", "decisions", "*", "pod", &uuid, "decision", text]).await;
+        assert!(!id.is_empty());
+        let shown = &api.get(&path).await.expect(200)["decision"];
+        assert_eq!(shown.is_null(), text != decision, "{text}");
+    }
+    let shown = &api.get(&path).await.expect(200)["decision"];
+    assert_eq!((&shown["at"], &shown["refused"]["Cordoned"]), (&"1970-01-01T00:16:40Z".into(), &1.into()));
+    assert_eq!((&shown["nodes"][0]["node"], &shown["is_same_now"]), (&"w1".into(), &true.into()));
+    assert_eq!(shown["nodes"][1]["objections"][0]["reason"], "Cordoned");
+    api.redis.cli::<()>(&["HSET", &key, "node", "w2"]).await;
+    assert!(api.get(&path).await.expect(200)["decision"].is_null(), "it is about another node");
+    api.redis.cli::<()>(&["DEL", "decisions"]).await;
+    api.redis.cli::<()>(&["SET", "decisions", "x"]).await;
+    assert!(api.get(&path).await.expect(200)["decision"].is_null(), "of another type");
+}
+
+#[tokio::test]
 async fn a_pod_is_stopped() {
     let Some(api) = Api::start() else { return };
     two_services(&api).await;

@@ -1,5 +1,7 @@
 //! A pod as `GET /pod` shows it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -38,6 +40,29 @@ pub struct PodPlacementView {
     /// At most 100: those that could run it, in the order in which a scheduler would take them, then the
     /// others.
     pub nodes: Vec<JudgedNode>,
+    /// Why it was placed on its node; null if it is on none, or if the decision is not kept: of very many at
+    /// once only some are, and the last 5,000.
+    #[serde(default)]
+    pub decision: Option<DecisionView>,
+}
+
+/// A decision of a scheduler as it was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DecisionView {
+    /// When it was made.
+    pub at: String,
+    /// How the nodes were compared.
+    pub profile: PlacementProfile,
+    /// Number of nodes that there were.
+    pub node_count: u64,
+    /// Number of nodes that could run the pod.
+    pub fitting: u64,
+    /// The other nodes, by reason; a node counts for each of its reasons.
+    pub refused: BTreeMap<String, u64>,
+    /// The chosen node, the next ones, and one for each reason, as they were.
+    pub nodes: Vec<JudgedNode>,
+    /// Whether this version of kubeleet chooses the same by these facts.
+    pub is_same_now: bool,
 }
 
 /// A node as the scheduler sees it for one pod.

@@ -6,6 +6,7 @@ use model::ids::{
 use model::value::ValueKind;
 
 pub(crate) const EVENTS: &str = "events";
+pub(crate) const DECISIONS: &str = "decisions";
 pub(crate) const META: &str = "meta";
 pub(crate) const SQ: &str = "sq";
 pub(crate) const DQ: &str = "dq";
@@ -90,8 +91,9 @@ keys! {
     aside(str) = "broken:";
 }
 
-pub(crate) const CLUSTER_WIDE: [&str; 33] = [
+pub(crate) const CLUSTER_WIDE: [&str; 34] = [
     EVENTS,
+    DECISIONS,
     META,
     SQ,
     DQ,
@@ -134,7 +136,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 /// Returns `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
-        EVENTS => "stream",
+        EVENTS | DECISIONS => "stream",
         META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | VOLUME_COPIES
         | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",

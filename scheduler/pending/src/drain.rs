@@ -2,19 +2,20 @@
 //!
 //! A schedulers' loop stores the plan as moves, and the API shows it: before a drain as what it would do.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use model::ids::{NodeName, PodId, ServiceName};
+use model::RedisMillis;
+use model::ids::{NodeName, PodId};
 use model::node::Node;
 use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
 use model::spec::PlacementProfile;
-use placement::{ClusterSnapshot, Outcome, PlacementPolicy, decide};
+use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, decide};
 use store::{Store, StoreError};
 
 use crate::intake::{Intake, PendingPod};
-use crate::needs::read_needs;
 use crate::services::read_services;
+use crate::snapshot::read_snapshot;
 
 /// A pod that runs on the node, or is about to.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,7 +109,7 @@ pub async fn plan_drain(
     Ok(leaving)
 }
 
-fn leaves_before(pod: &PendingPod) -> (String, std::cmp::Reverse<u32>) {
+pub(crate) fn leaves_before(pod: &PendingPod) -> (String, std::cmp::Reverse<u32>) {
     (pod.request.name().to_owned(), std::cmp::Reverse(pod.payload.replica))
 }
 
@@ -127,43 +128,37 @@ async fn places(
     pods: &mut [PendingPod],
 ) -> Result<Vec<Place>, StoreError> {
     let mut placed = read_services(store, profile, pods).await?;
-    let planned = planned(store, pods).await?;
-    for (pod, planned) in pods.iter_mut().zip(&planned) {
+    leave(&mut placed, pods, name);
+    let cordon = |node: &mut Node| node.cordoned |= node.name == *name;
+    let (now, snapshot) = read_snapshot(store, policy, pods, placed, cordon).await?;
+    Ok(decide_places(&snapshot, now, policy, pods, name))
+}
+
+/// The pods count no more, and go where their moves lead. Their services were read.
+pub(crate) fn leave(placed: &mut PlacedPods, pods: &mut [PendingPod], name: &NodeName) {
+    for pod in pods {
         if let Some(generation) = &pod.request.generation {
             placed.take_out(name, generation);
             let ordinals = placed.ordinals.get_mut(&generation.service);
             ordinals.into_iter().for_each(|places| places.retain(|_, node| node != name));
         }
-        pod.request.target = planned.clone();
+        pod.request.target.clone_from(&pod.moves_to);
     }
-    let names = store.node_names().await?;
-    let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());
-    let mut snapshot = ClusterSnapshot::new(policy.weights);
-    for node in nodes {
-        let cordoned = node.cordoned || node.name == *name;
-        snapshot.upsert(Node { cordoned, ..node });
-    }
-    snapshot.set_placed(placed);
-    if pods.iter().any(|pod| pod.request.requirements.profile == PlacementProfile::Fragmentation) {
-        snapshot.set_needs(read_needs(store).await?);
-    }
-    let decisions = decide(&snapshot, now, policy, pods);
-    let decided = decisions.into_iter().map(|decision| place(decision.outcome, name));
-    // A planned place stays: the next pod may be there already, and the room taken by it.
-    Ok(decided.zip(planned).map(|(place, planned)| planned.map_or(place, Place::On)).collect())
 }
 
-/// Where the moves of their services lead.
-async fn planned(store: &Store, pods: &[PendingPod]) -> Result<Vec<Option<NodeName>>, StoreError> {
-    let names: BTreeSet<ServiceName> = pods.iter().filter_map(|pod| pod.payload.service()).collect();
-    let names: Vec<ServiceName> = names.into_iter().collect();
-    let services = store.services(&names).await?.found();
-    let of_pod = |pod: &PendingPod| {
-        let service = services.iter().find(|one| Some(&one.name) == pod.payload.service().as_ref())?;
-        let planned = service.moves.by_replica().get(&pod.payload.replica);
-        planned.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone())
-    };
-    Ok(pods.iter().map(of_pod).collect())
+/// The node is cordoned in the snapshot, and its pods have left.
+pub(crate) fn decide_places(
+    snapshot: &ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    pods: &[PendingPod],
+    name: &NodeName,
+) -> Vec<Place> {
+    let decisions = decide(snapshot, now, policy, pods);
+    let decided = decisions.into_iter().map(|decision| place(decision.outcome, name));
+    // A planned place stays: the next pod may be there already, and the room taken by it.
+    let planned = pods.iter().map(|pod| pod.moves_to.clone());
+    decided.zip(planned).map(|(place, planned)| planned.map_or(place, Place::On)).collect()
 }
 
 fn place(outcome: Outcome, leaving: &NodeName) -> Place {

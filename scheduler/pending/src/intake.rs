@@ -21,6 +21,8 @@ pub struct PendingPod {
     pub payload: Payload,
     pub request: PodRequest,
     pub volumes: Vec<VolumeClaim>,
+    /// Where its replica moves from this pod.
+    pub moves_to: Option<NodeName>,
     /// Of its service, if rules that must hold count its pods, or they are ordinals.
     pub seen_mark: Option<Arc<str>>,
 }
@@ -154,7 +156,7 @@ fn unreported_volume(
     UnreportedVolume { name: claim.name.clone(), nodes }
 }
 
-fn bound(claim: &VolumeClaim, record: Result<Option<Volume>, StoreError>) -> Option<BoundVolume> {
+pub(crate) fn bound(claim: &VolumeClaim, record: Result<Option<Volume>, StoreError>) -> Option<BoundVolume> {
     let name = claim.name.clone();
     match record {
         Ok(volume) => {
@@ -185,7 +187,7 @@ fn given_up<'a>(
     of_volume.map(|copy| GivenUpCopy { name: copy.volume.clone(), node: copy.node.clone() })
 }
 
-fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
+pub(crate) fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
     let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
     let generation = service.zip(payload.spec.clone());
     let generation = generation.map(|(service, spec)| Generation { service, spec });
@@ -193,7 +195,7 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
     let ordinal = rule.map(|rule| Ordinal { index: payload.replica, rule });
     let (id, requirements) = (payload.id.clone(), Requirements::of(spec));
     let request = PodRequest { id, requirements, generation, ordinal, target: None };
-    PendingPod { payload, request, volumes: volumes.unwrap_or_default(), seen_mark: None }
+    PendingPod { payload, request, volumes: volumes.unwrap_or_default(), moves_to: None, seen_mark: None }
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use model::node::Node;
 use model::pod::PodRecord;
 use model::spec::PlacementProfile;
-use placement::{ClusterSnapshot, NodeEvaluation, PlacedPods, PlacementPolicy};
+use placement::{NodeEvaluation, PlacementPolicy};
 use store::{Store, StoreError};
 
 use crate::intake::{Intake, PendingPod};
-use crate::needs::read_needs;
 use crate::services::read_services;
+use crate::snapshot::read_snapshot;
 
 /// As of now.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,31 +42,27 @@ pub async fn judge(
         let reasons = invalid.chain(intake.without_spec.into_iter().map(|parked| parked.message));
         return Ok(NodeJudgements::Unreadable(reasons.collect::<Vec<_>>().join("; ")));
     };
-    let names = store.node_names().await?;
-    let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());
-    let mut snapshot = ClusterSnapshot::new(policy.weights);
-    for mut node in nodes {
-        if record.node.as_ref() == Some(&node.name) {
-            take_out(&mut node, pod, &mut placed);
+    let own_node = record.node.as_ref();
+    if let Some((node, generation)) = own_node.zip(pod.request.generation.as_ref()) {
+        placed.take_out(node, generation);
+    }
+    let pods = std::slice::from_ref(pod);
+    let (now, snapshot) = read_snapshot(store, policy, pods, placed, |node| {
+        if own_node == Some(&node.name) {
+            take_out(node, pod);
         }
-        snapshot.upsert(node);
-    }
-    snapshot.set_placed(placed);
+    })
+    .await?;
     let profile = pod.request.requirements.profile;
-    if profile == PlacementProfile::Fragmentation {
-        snapshot.set_needs(read_needs(store).await?);
-    }
     let judged = placement::explain(&snapshot, now, policy, &pod.request);
     let change = placement::suggest(&snapshot, now, policy, &pod.request);
     Ok(NodeJudgements::Nodes { profile, judged, change })
 }
 
-fn take_out(node: &mut Node, pod: &PendingPod, placed: &mut PlacedPods) {
+/// The node counts without the pod.
+pub(crate) fn take_out(node: &mut Node, pod: &PendingPod) {
     node.used = node.used.saturating_sub(pod.request.requirements.resources());
     let own = pod.request.name();
     let ports: Vec<&str> = pod.request.requirements.host_ports.iter().collect();
     node.host_ports.retain(|port, holder| holder != own || !ports.contains(&port.as_str()));
-    if let Some(generation) = &pod.request.generation {
-        placed.take_out(&node.name, generation);
-    }
 }

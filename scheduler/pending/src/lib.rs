@@ -5,13 +5,16 @@
 //!
 //! Tests: beside the code, scheduler::tests, api::tests
 
+mod batches;
 mod drain;
 mod intake;
 mod judge;
 mod needs;
 mod ordinals;
 mod services;
+mod snapshot;
 
+pub use batches::{MIN_BATCH, batch_limit, group_by_node, next_batch_size};
 pub use drain::{LeavingPod, Place, plan_drain};
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::node::Resources;
+use model::service::Service;
 use store::{Store, StoreError};
 
 /// The others are rare.
@@ -13,8 +14,12 @@ const MAX_KINDS: usize = 64;
 pub async fn read_needs(store: &Store) -> Result<Vec<(Resources, u64)>, StoreError> {
     let names = store.service_names().await?;
     let services = store.services(&names).await?.found();
-    let wanted = services.iter().filter(|service| service.pod.kind.is_service());
-    Ok(most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.replicas)))))
+    Ok(most_frequent_of(services.iter()))
+}
+
+pub(crate) fn most_frequent_of<'a>(services: impl Iterator<Item = &'a Service>) -> Vec<(Resources, u64)> {
+    let wanted = services.filter(|service| service.pod.kind.is_service());
+    most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.replicas))))
 }
 
 fn most_frequent(requests: impl Iterator<Item = (Resources, u64)>) -> Vec<(Resources, u64)> {

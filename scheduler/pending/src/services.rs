@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::ids::ServiceName;
 use model::spec::PlacementProfile;
-use placement::{Generation, NodeRules, PlacedPods, PodsByNode};
+use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
 use crate::intake::PendingPod;
@@ -25,6 +25,55 @@ pub async fn read_services(
     profile: PlacementProfile,
     pods: &mut [PendingPod],
 ) -> Result<PlacedPods, StoreError> {
+    let waiting = Waiting::of(pods);
+    let placed = store.placed_services(&waiting.services).await?;
+    let ordinals = ordinals::read_places(store, pods, &placed).await?;
+    Ok(waiting.set_services(pods, &placed, ordinals, profile))
+}
+
+/// The services of a batch.
+pub(crate) struct Waiting {
+    generations: BTreeMap<Generation, WaitingPods>,
+    pub(crate) services: BTreeMap<ServiceName, WaitingPods>,
+}
+
+impl Waiting {
+    pub(crate) fn of(pods: &[PendingPod]) -> Self {
+        let generations = generations_of(pods);
+        let mut services: BTreeMap<ServiceName, WaitingPods> = BTreeMap::new();
+        for (generation, pods) in &generations {
+            let of_service = services.entry(generation.service.clone()).or_insert(*pods);
+            of_service.count = of_service.count.min(pods.count);
+            of_service.are_ordinals |= pods.are_ordinals;
+        }
+        Self { generations, services }
+    }
+
+    /// See [`read_services`]. `placed` has these services.
+    pub(crate) fn set_services(
+        self,
+        pods: &mut [PendingPod],
+        placed: &HashMap<ServiceName, PlacedService>,
+        ordinals: HashMap<ServiceName, OrdinalPlaces>,
+        profile: PlacementProfile,
+    ) -> PlacedPods {
+        set_rules(pods, placed);
+        set_targets(pods, placed);
+        set_profiles(pods, placed, profile);
+        let of_generation = |generation: Generation| {
+            let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
+            let own = siblings.filter(|one| one.spec == generation.spec && !one.is_leaving);
+            let nodes = count(own);
+            Some((generation, nodes))
+        };
+        let generations = self.generations.into_keys().filter_map(of_generation).collect();
+        let strictly = placed.iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
+        let services = strictly.map(|(name, of_one)| (name.clone(), count(of_one.siblings.iter().flatten())));
+        PlacedPods { generations, services: services.collect(), ordinals }
+    }
+}
+
+fn generations_of(pods: &[PendingPod]) -> BTreeMap<Generation, WaitingPods> {
     let mut waiting: BTreeMap<Generation, WaitingPods> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
         if let Some((generation, first)) = run.first().and_then(|pod| Some((generation_of(pod)?, pod))) {
@@ -33,27 +82,7 @@ pub async fn read_services(
             of_generation.are_ordinals = first.request.ordinal.is_some();
         }
     }
-    let mut services: BTreeMap<ServiceName, WaitingPods> = BTreeMap::new();
-    for (generation, pods) in &waiting {
-        let of_service = services.entry(generation.service.clone()).or_insert(*pods);
-        of_service.count = of_service.count.min(pods.count);
-        of_service.are_ordinals |= pods.are_ordinals;
-    }
-    let placed = store.placed_services(&services).await?;
-    set_rules(pods, &placed);
-    set_targets(pods, &placed);
-    set_profiles(pods, &placed, profile);
-    let ordinals = ordinals::read_places(store, pods, &placed).await?;
-    let of_generation = |generation: Generation| {
-        let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
-        let own = siblings.filter(|one| one.spec == generation.spec && !one.is_leaving);
-        let nodes = count(own);
-        Some((generation, nodes))
-    };
-    let generations = waiting.into_keys().filter_map(of_generation).collect();
-    let strictly = placed.iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
-    let services = strictly.map(|(name, of_one)| (name.clone(), count(of_one.siblings.iter().flatten())));
-    Ok(PlacedPods { generations, services: services.collect(), ordinals })
+    waiting
 }
 
 fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> PodsByNode {
@@ -76,16 +105,19 @@ impl ServiceRules {
     }
 }
 
-/// A pod that another one moves away for goes where that was planned.
+/// A pod that another one moves away for goes where that was planned, and a pod that moves knows where to.
 fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
     let has_moves = placed.values().any(|service| !service.moves.is_empty());
-    if !has_moves && pods.iter().all(|pod| pod.request.target.is_none()) {
+    let has_none = |pod: &PendingPod| pod.request.target.is_none() && pod.moves_to.is_none();
+    if !has_moves && pods.iter().all(has_none) {
         return;
     }
     for pod in pods {
         let service = pod.request.generation.as_ref().and_then(|of| placed.get(&of.service));
         let target = service.and_then(|of| of.moves.target_of(pod.payload.replica, &pod.payload.id));
         pod.request.target = target.cloned();
+        let own = service.and_then(|of| of.moves.by_replica().get(&pod.payload.replica));
+        pod.moves_to = own.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone());
     }
 }
 

@@ -14,6 +14,8 @@
 //! A class whose rules count or prefer searches for itself: see [`RuledSearch`]. One with another profile
 //! than `default` judges each node: see [`ProfileScan`].
 
+mod observe;
+
 use std::collections::{BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -35,6 +37,8 @@ use crate::rules::RuleState;
 use crate::scan::ProfileScan;
 use crate::score::{self, LoadScore};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
+
+pub(crate) use observe::Observed;
 
 pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     snapshot: &'a ClusterSnapshot,
@@ -140,6 +144,9 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             siblings.add(cell, node, *count);
             self.has_early_visits = true;
         }
+        for (cell, count) in self.snapshot.whole_by_cell() {
+            siblings.set_in_cell(cell, count);
+        }
         self.groups.push(siblings);
         self.groups.len() - 1
     }
@@ -176,7 +183,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         let index = self.snapshot.index_of(node)?;
         let pooled = self.visit_early(index)?;
         let candidate = &self.pooled[pooled as usize].candidate;
-        let fits = filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context)
+        // With those of its profile.
+        let fits = filter::failed(candidate, &class.requirements, &self.context).next().is_none()
             && class.rules.is_none_or(|rules| self.rules[rules].refusals(index).is_empty());
         fits.then(|| self.reserve(pooled, class, name))
     }

@@ -89,6 +89,11 @@ impl Siblings {
         Self { by_cell: vec![0; cells], ..Self::default() }
     }
 
+    /// Those on nodes that are not known are counted, too.
+    pub(crate) fn set_in_cell(&mut self, cell: u32, count: u64) {
+        self.by_cell[cell as usize] = count;
+    }
+
     pub(crate) fn add(&mut self, cell: u32, node: Option<u32>, count: u64) {
         self.by_cell[cell as usize] += count;
         if let Some(node) = node.filter(|_| count > 0) {

@@ -14,6 +14,7 @@ use crate::class::PodClass;
 use crate::filter::EvalContext;
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
+use crate::record::DecisionRecord;
 use crate::requirements::{Generation, PodRequest, Requirements};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
@@ -43,6 +44,19 @@ pub fn decide(
     policy: &PlacementPolicy,
     pods: &[impl Borrow<PodRequest>],
 ) -> Vec<Decision> {
+    decide_and_record(snapshot, now, policy, pods, &[]).0
+}
+
+/// Also returns the records of the decisions about the pods with these indices, which ascend. A pod that fits
+/// no node has none.
+pub fn decide_and_record(
+    snapshot: &ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    pods: &[impl Borrow<PodRequest>],
+    recorded: &[usize],
+) -> (Vec<Decision>, Vec<(usize, DecisionRecord)>) {
+    let (mut recorded, mut records) = (recorded.iter().peekable(), Vec::new());
     let snapshot = snapshot.ordered_by(policy.weights);
     let context = EvalContext { now, dead_after: policy.dead_after };
     let mut batch = PlacementBatch::new(&snapshot, snapshot.orders(), &policy.weights, context);
@@ -51,17 +65,23 @@ pub fn decide(
     for (pod, request) in pods.iter().map(Borrow::borrow).enumerate() {
         let requirements = ordinals.requirements(request, &snapshot, &context);
         let class = classes.of(request, requirements, &snapshot, &mut batch);
+        let is_recorded = recorded.next_if(|next| **next == pod).is_some();
+        let observed = is_recorded.then(|| batch.observe(class, request.target.as_ref()));
         let planned = request.target.as_ref().and_then(|node| batch.place_on(node, class, request.name()));
         let outcome = match planned.map_or_else(|| batch.place(class, request.name()), Ok) {
             Ok(target) => {
                 ordinals.note(request, &target, &snapshot);
+                let record = observed.map(|seen| {
+                    DecisionRecord::new(seen, request, &class.requirements, &target.name, policy, now)
+                });
+                records.extend(record.map(|record| (pod, record)));
                 Outcome::Place(target)
             }
             Err(refusals) => Outcome::Unschedulable { refusals },
         };
         decisions.push(Decision { pod, outcome });
     }
-    decisions
+    (decisions, records)
 }
 
 #[derive(Default)]

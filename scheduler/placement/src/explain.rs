@@ -93,7 +93,9 @@ fn sibling_terms(
     weights: &Weights,
 ) -> impl Iterator<Item = TermScore> {
     let is_in_zone = |name: &NodeName| snapshot.get(name).is_some_and(|other| other.zone() == node.zone());
-    let in_zone = placed.iter().filter(|(name, _)| is_in_zone(name)).map(|(_, count)| count).sum();
+    let of_nodes = || placed.iter().filter(|(name, _)| is_in_zone(name)).map(|(_, count)| count).sum();
+    let whole = snapshot.whole().and_then(|whole| whole.by_zone.get(node.zone()).copied());
+    let in_zone = whole.unwrap_or_else(of_nodes);
     let on_node = placed.get(&node.name).copied().unwrap_or(0);
     let counted = [
         (LoadTerm::NodeSiblings, Some(on_node)),

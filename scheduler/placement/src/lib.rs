@@ -28,6 +28,8 @@ mod placed;
 mod policy;
 mod profile;
 mod rank_heap;
+mod record;
+mod replay;
 mod requirements;
 mod ruled;
 mod rules;
@@ -39,13 +41,15 @@ mod suggest;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod whole;
 
-pub use decision::{Decision, Outcome, decide};
+pub use decision::{Decision, Outcome, decide, decide_and_record};
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use placed::{OrdinalPlaces, PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
 pub use profile::{NeededUnits, Workload, left_points, tie_points};
+pub use record::DecisionRecord;
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
     Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementPolicy {
     /// After this silence a node gets no new pods.
@@ -17,7 +19,7 @@ impl Default for PlacementPolicy {
 
 /// Thousandths of a point: integers have the same result everywhere. By default one pod on a node with 100
 /// slots is 1.1 points; compare everything else with that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     /// Per percent in use: large nodes get more pods.
     pub pod_share: u32,

@@ -12,6 +12,7 @@ use model::service::volume::UnreportedNode;
 use model::spec::{
     HostPorts, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread, Stateful,
 };
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -67,14 +68,14 @@ pub struct Requirements {
 }
 
 /// Where the zone rule lets an ordinal go.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OrdinalZone {
     /// A label, or `node.hostname`.
     pub key: String,
     pub choice: ZoneChoice,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ZoneChoice {
     Zone(String),
     TooFew { zones: u64, wanted: u64 },
@@ -101,6 +102,26 @@ impl NodeRules {
             max_per_node: *max_per_node,
         };
         (rules != Self::default()).then(|| Arc::new(rules))
+    }
+
+    /// As a service's specification has them.
+    pub(crate) fn to_placement(&self) -> Placement {
+        let Self { constraints, preferences, spread, max_per_node } = self;
+        let preference =
+            |(when, weight): &(NodeConstraint, u32)| Preference { when: when.to_string(), weight: *weight };
+        Placement {
+            constraints: constraints.iter().map(ToString::to_string).collect(),
+            preferences: preferences.iter().map(preference).collect(),
+            spread: spread.clone(),
+            max_per_node: *max_per_node,
+        }
+    }
+
+    /// The labels that they know.
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = String> {
+        let constraints = self.constraints.iter().chain(self.preferences.iter().map(|(when, _)| when));
+        let of_constraints = constraints.filter_map(|one| Some(one.satisfied_by()?.0));
+        of_constraints.chain(self.spread.iter().map(|spread| spread.key().to_owned()))
     }
 
     /// Whether they have more than constraints.
@@ -131,7 +152,7 @@ pub(crate) fn no_domain(spread: &Spread) -> String {
     format!("has no label {}, over which the service is spread", spread.key())
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VolumePlaces {
     pub bound: Vec<BoundVolume>,
     pub unreported: Option<UnreportedVolume>,
@@ -146,26 +167,26 @@ impl VolumePlaces {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UnreportedVolume {
     pub name: VolumeName,
     pub nodes: Vec<UnreportedNode>,
 }
 
 /// An operator has to choose between the copies.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContestedVolume {
     pub name: VolumeName,
     pub nodes: Vec<NodeName>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GivenUpCopy {
     pub name: VolumeName,
     pub node: NodeName,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BoundVolume {
     pub name: VolumeName,
     pub node: NodeName,

@@ -21,6 +21,7 @@ use crate::policy::Weights;
 use crate::requirements::{Generation, NodeRules, Requirements, no_domain};
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
+use crate::whole::WholeSpread;
 
 /// Pods of a service on nodes, by index in the snapshot.
 type OnNodes = Rc<RefCell<HashMap<u32, u64>>>;
@@ -61,7 +62,10 @@ impl RuleState {
         let rules = requirements.rules.clone().filter(|rules| rules.count_or_prefer())?;
         let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
         let spread = |rule: &Spread| SpreadState::new(snapshot, rule, placed, requirements, context);
-        let spreads = rules.spread.iter().map(spread).collect();
+        let mut spreads: Vec<SpreadState> = rules.spread.iter().map(spread).collect();
+        if let Some(whole) = snapshot.whole() {
+            spreads.iter_mut().zip(&whole.spreads).for_each(|(spread, whole)| spread.set_whole(whole));
+        }
         let of_service = generation.and_then(|of| snapshot.placed().services.get(&of.service));
         let by_index = |(name, pods): (_, &u64)| Some((snapshot.index_of(name)?, *pods));
         let on_nodes: HashMap<u32, u64> = of_service.into_iter().flatten().filter_map(by_index).collect();
@@ -144,7 +148,12 @@ impl RuleState {
         missed.map(|(_, weight)| *weight)
     }
 
-    fn on_node(&self, node: u32) -> u64 {
+    /// The domains of these nodes, and the one with the fewest pods, for a snapshot of these nodes.
+    pub(crate) fn whole(&self, nodes: &[u32]) -> Vec<WholeSpread> {
+        self.spreads.iter().map(|spread| spread.whole(nodes)).collect()
+    }
+
+    pub(crate) fn on_node(&self, node: u32) -> u64 {
         self.on_nodes.borrow().get(&node).copied().unwrap_or(0)
     }
 }
@@ -177,6 +186,30 @@ impl SpreadState {
         }
         state.least = state.fewest();
         state
+    }
+
+    fn whole(&self, nodes: &[u32]) -> WholeSpread {
+        let named = |domain: &Domain| (domain.name.clone(), domain.pods);
+        let of_nodes = nodes.iter().filter_map(|node| self.domain_of[*node as usize]);
+        let fewest = self.with_fewest().map(|domain| domain.name.clone());
+        let pods = of_nodes.map(|domain| named(&self.domains[domain as usize])).collect();
+        WholeSpread { least: self.least, fewest, pods }
+    }
+
+    fn set_whole(&mut self, WholeSpread { least, fewest, pods }: &WholeSpread) {
+        for domain in &mut self.domains {
+            domain.pods = pods.get(&domain.name).copied().unwrap_or(0);
+            domain.is_eligible = false;
+        }
+        self.least = *least;
+        let eligible =
+            fewest.iter().map(|name| Domain { name: name.clone(), pods: *least, is_eligible: true });
+        self.domains.extend(eligible);
+    }
+
+    /// `None` if there are too few domains.
+    fn with_fewest(&self) -> Option<&Domain> {
+        self.domains.iter().find(|domain| domain.is_eligible && domain.pods == self.least)
     }
 
     fn add(&mut self, node: u32) {
@@ -216,8 +249,7 @@ impl SpreadState {
             return Some(no_domain(&self.rule));
         };
         let Domain { name, pods, .. } = &self.domains[domain as usize];
-        let fewest = self.domains.iter().find(|other| other.is_eligible && other.pods == self.least);
-        let beside = fewest.map_or_else(
+        let beside = self.with_fewest().map_or_else(
             || format!("there are fewer than {} of them", self.rule.min_domains.unwrap_or(NonZeroU64::MIN)),
             |fewest| format!("{key}={} has {}", fewest.name, fewest.pods),
         );

@@ -39,10 +39,8 @@ pub(crate) struct ProfileScan<'a> {
 
 impl<'a> ProfileScan<'a> {
     pub(crate) fn new(snapshot: &'a ClusterSnapshot, typical_pressure: LoadScore) -> Self {
-        let nodes = snapshot.by_name().map(|(_, candidate, _)| candidate);
-        let totals = ClusterTotals::new(nodes, snapshot.needs(), typical_pressure);
-        let uses = snapshot.by_name().map(|(index, _, _)| snapshot.last_use_of(index));
-        let first_use = uses.min().unwrap_or(0);
+        let totals = ClusterTotals::new(snapshot.measures(), snapshot.needs(), typical_pressure);
+        let first_use = snapshot.first_use();
         let (last_use, uses) = (snapshot.uses(), HashMap::new());
         Self { snapshot, totals, first_use, last_use, changed: Vec::new(), orders: 0, uses }
     }
@@ -101,8 +99,14 @@ impl<'a> ProfileScan<'a> {
         request: &'b Resources,
         siblings: u64,
     ) -> Profiled<'b> {
+        let last_use = self.last_use(index);
+        Profiled { node, request, cluster: &self.totals, siblings, last_use }
+    }
+
+    /// Counted from the node that was used longest ago.
+    pub(crate) fn last_use(&self, index: u32) -> u64 {
         let last_use = self.uses.get(&index).copied().unwrap_or_else(|| self.snapshot.last_use_of(index));
-        Profiled { node, request, cluster: &self.totals, siblings, last_use: last_use - self.first_use }
+        last_use - self.first_use
     }
 }
 

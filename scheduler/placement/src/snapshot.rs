@@ -15,8 +15,10 @@ use model::spec::HostPorts;
 use crate::candidate::Candidate;
 use crate::placed::PlacedPods;
 use crate::policy::Weights;
+use crate::profile::ClusterMeasures;
 use crate::requirements::Generation;
 use crate::score::LoadScore;
+use crate::whole::WholeCluster;
 
 /// Redis refuses the assignment if the node's worker has registered again since.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct ClusterSnapshot {
     placed: PlacedPods,
     needs: Arc<[(Resources, u64)]>,
     uses: u64,
+    /// If only few of its nodes are here.
+    whole: Option<Arc<WholeCluster>>,
 }
 
 #[derive(Debug, Clone)]
@@ -198,6 +202,41 @@ impl ClusterSnapshot {
         }
     }
 
+    /// The nodes are a part of this cluster.
+    pub(crate) fn set_whole(&mut self, whole: WholeCluster) {
+        self.whole = Some(Arc::new(whole));
+    }
+
+    pub(crate) fn whole(&self) -> Option<&WholeCluster> {
+        self.whole.as_deref()
+    }
+
+    /// Pods of the generation, by cell: of the whole cluster.
+    pub(crate) fn whole_by_cell(&self) -> impl Iterator<Item = (u32, u64)> {
+        let by_zone = self.whole.iter().flat_map(|whole| &whole.by_zone);
+        by_zone.filter_map(|(zone, count)| Some((*self.cell_of_zone.get(zone)?, *count)))
+    }
+
+    pub(crate) fn measures(&self) -> ClusterMeasures {
+        let of_all = || ClusterMeasures::of(self.by_name().map(|(_, candidate, _)| candidate));
+        self.whole.as_ref().map_or_else(of_all, |whole| whole.measures)
+    }
+
+    /// Of the node that was used longest ago.
+    pub(crate) fn first_use(&self) -> u64 {
+        match self.whole {
+            Some(_) => 0,
+            None => self.entries.iter().map(|entry| entry.last_use).min().unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn set_last_use(&mut self, node: &NodeName, last_use: u64) {
+        if let Some(&index) = self.by_name.get(node) {
+            self.entries[index as usize].last_use = last_use;
+            self.uses = self.uses.max(last_use);
+        }
+    }
+
     pub(crate) fn uses(&self) -> u64 {
         self.uses
     }
@@ -234,8 +273,8 @@ impl ClusterSnapshot {
         if self.weights == weights {
             return Cow::Borrowed(self);
         }
-        let (placed, needs) = (self.placed.clone(), self.needs.clone());
-        let mut other = Self { placed, needs, uses: self.uses, ..Self::new(weights) };
+        let (placed, needs, whole) = (self.placed.clone(), self.needs.clone(), self.whole.clone());
+        let mut other = Self { placed, needs, uses: self.uses, whole, ..Self::new(weights) };
         self.nodes().for_each(|node| other.upsert(node.clone()));
         for (entry, own) in other.entries.iter_mut().zip(self.by_name.values()) {
             entry.last_use = self.last_use_of(*own);
@@ -245,6 +284,9 @@ impl ClusterSnapshot {
 
     /// The median, or 0.
     pub(crate) fn typical_pressure(&self) -> LoadScore {
+        if let Some(whole) = &self.whole {
+            return whole.typical_pressure;
+        }
         let count: usize = self.pressures.values().sum();
         if count == 0 || count == self.len() {
             return 0;
@@ -274,6 +316,9 @@ impl ClusterSnapshot {
     }
 
     pub(crate) fn has_zones(&self) -> bool {
+        if let Some(whole) = &self.whole {
+            return whole.has_zones;
+        }
         self.cells.iter().filter(|cell| !cell.is_empty()).nth(1).is_some()
     }
 
@@ -281,6 +326,10 @@ impl ClusterSnapshot {
         self.by_name
             .values()
             .map(|&at| (at, &self.entries[at as usize].candidate, &self.entries[at as usize].node))
+    }
+
+    pub(crate) fn node_at(&self, index: u32) -> &Node {
+        &self.entries[index as usize].node
     }
 
     pub(crate) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {

@@ -1,20 +1,23 @@
 //! The smallest change that would let a pod run: each candidate is tried with the filters that decide.
 //!
-//! In this order: uncordon a node, change its labels, relax a rule that counts, ask for less, add a node.
+//! In this order: uncordon a node, change its labels, relax a rule that counts, drop a constraint, ask for
+//! less, add a node.
 //!
 //! Tests: beside the code
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::RedisMillis;
 use model::node::{Node, Resource, Resources};
+use model::spec::NodeConstraint;
 
 use crate::amounts::{bytes_rounded_down, cores};
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, Reason};
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{PodRequest, Requirements, ZoneChoice};
+use crate::requirements::{NodeRules, PodRequest, Requirements, ZoneChoice};
 use crate::rules::RuleState;
 use crate::snapshot::ClusterSnapshot;
 
@@ -37,7 +40,9 @@ pub fn suggest(
     let labelled = || nodes.iter().find_map(|node| trial.label(node));
     let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
     let relaxed = || nodes.iter().find_map(|node| trial.relax(node));
-    uncordoned.or_else(labelled).or_else(relaxed).or_else(|| trial.ask_for_less(&nodes)).or_else(another)
+    let dropped = || nodes.iter().find_map(|node| trial.drop_constraint(node));
+    let lowered = || trial.ask_for_less(&nodes);
+    uncordoned.or_else(labelled).or_else(relaxed).or_else(dropped).or_else(lowered).or_else(another)
 }
 
 struct Trial<'a> {
@@ -74,6 +79,18 @@ impl Trial<'_> {
         let rules = self.rules.as_ref().filter(|_| self.passes_filters(node, self.needs))?;
         let rule = rules.relaxed(self.snapshot.index_of(&node.name)?, reason)?;
         Some(format!("{rule} lets it run on {}", node.name))
+    }
+
+    /// Where one constraint alone is in the way.
+    fn drop_constraint(&self, node: &Node) -> Option<String> {
+        let rules = self.needs.rules.as_deref()?;
+        let holds = |one: &&NodeConstraint| one.holds(&node.name, &node.facts.labels);
+        let (kept, broken): (Vec<_>, Vec<_>) = rules.constraints.iter().partition(holds);
+        let [broken] = broken[..] else { return None };
+        let rules = NodeRules { constraints: kept.into_iter().cloned().collect(), ..rules.clone() };
+        let needs = Requirements { rules: Some(Arc::new(rules)), ..self.needs.clone() };
+        let fits = self.fits_with(node, &needs);
+        fits.then(|| format!("without the constraint {broken} it runs on {}", node.name))
     }
 
     fn uncordon(&self, node: &Node) -> Option<String> {
@@ -170,7 +187,6 @@ mod tests {
     use model::spec::Placement;
 
     use super::*;
-    use crate::NodeRules;
     use crate::testing::{NOW, NodeBuilder, node, pod};
 
     const GIB: u64 = 1 << 30;
@@ -211,7 +227,12 @@ mod tests {
                 with_rules(&["gpu", "!legacy"]),
                 Some("`kubeleet node label b gpu=true legacy-` lets it run there"),
             ),
-            (vec![node("a")], with_rules(&["node.hostname == b"]), None),
+            (
+                vec![node("a")],
+                with_rules(&["node.hostname == b"]),
+                Some("without the constraint node.hostname == b it runs on a"),
+            ),
+            (vec![node("a")], with_rules(&["node.hostname == b", "node.hostname == c"]), None),
             (
                 vec![node("a").memory(7 * GIB, 8 * GIB), node("b").memory(6 * GIB, 8 * GIB)],
                 pod(0, 0, 4 * GIB),

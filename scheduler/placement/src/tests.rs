@@ -18,6 +18,7 @@ use super::testing::{NOW, generation, node, pod};
 use super::*;
 
 mod profiles;
+mod recorded;
 
 fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
     snapshot_by(Weights::default(), nodes)

@@ -3,7 +3,7 @@
 //! A crash loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list, and only `assign`,
 //! `park` and `reject` move them on. After an error, the next `take` returns the rest first.
 
-use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ::metrics::histogram;
@@ -12,8 +12,11 @@ use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, SchedulerId};
 use model::pod::Refusal;
 use model::spec::PlacementProfile;
-use pending::{Intake, PendingPod, locate_volumes, parked, read_needs, read_services};
-use placement::{Outcome, PlacementPolicy, PodRequest, decide};
+use pending::{
+    Intake, MIN_BATCH, PendingPod, batch_limit, group_by_node, locate_volumes, next_batch_size, parked,
+    read_needs, read_services,
+};
+use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest, decide_and_record};
 use store::pending_hints;
 use store::{
     AssignOutcome, Assignment, CountedAssignment, Parked, SchedulerQueue, Store, StoreError, Subscription,
@@ -22,6 +25,7 @@ use store::{
 
 use crate::apply::{AssignResult, Executor, chain_marks, unschedulable_message};
 use crate::context::SchedulerContext;
+use crate::decision_log::DecisionLog;
 use crate::metrics;
 
 use crate::view::ClusterView;
@@ -34,12 +38,6 @@ const MAX_LOOKS: usize = 3;
 const MAX_EXACT_SPREAD: usize = 64;
 /// For each reason.
 const MAX_STORED_EXAMPLES: usize = 5;
-const MIN_BATCH: usize = 64;
-/// A large batch gives each node more pods at once.
-const MAX_BATCH_PER_NODE: usize = 32;
-const MIN_BATCH_LIMIT: usize = 8_192;
-/// Some hundred bytes per pod.
-const MAX_BATCH_LIMIT: usize = 131_072;
 /// Pods in the queue, if more arrive all the time.
 const FLOOD: usize = 512;
 const GATHER_STEP: Duration = Duration::from_millis(20);
@@ -65,6 +63,7 @@ pub(crate) struct PlacementLoop {
     profile: PlacementProfile,
     needs_read_at: Option<Instant>,
     view: ClusterView,
+    log: DecisionLog,
     /// `None` during a wait: dropping the wait must also drop its connection.
     queue: Option<SchedulerQueue>,
     received: Vec<Bytes>,
@@ -93,7 +92,10 @@ impl Loop<StoreError> for PlacementLoop {
         }
         let count = payloads.len();
         let store = self.store.clone();
-        let ((), mut intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
+        let written = self.log.write(&store);
+        let read = async { tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads)) };
+        let ((), read) = tokio::join!(written, read);
+        let ((), mut intake) = read?;
         self.read_services(&mut intake.pending).await?;
         self.place(intake.pending, started).await?;
         self.executor().park(&intake.without_spec, None).await?;
@@ -113,9 +115,12 @@ impl Loop<StoreError> for PlacementLoop {
             None => self.store.scheduler_queue(&self.id, self.queue_block).await?,
         };
         let store = self.store.clone();
+        let written = self.log.write(&store);
         // If this is dropped or fails, the payloads are in the in-flight list.
-        let (received, ()) =
-            tokio::try_join!(queue.next(self.batch_size), self.view.refresh(&store, MAX_VIEW_AGE))?;
+        let (received, ()) = tokio::try_join!(queue.next(self.batch_size), async {
+            let ((), refreshed) = tokio::join!(written, self.view.refresh(&store, MAX_VIEW_AGE));
+            refreshed
+        })?;
         self.received = received;
         self.queue = Some(queue);
         Ok(())
@@ -130,6 +135,7 @@ impl PlacementLoop {
             id: context.id.clone(),
             queue_block: context.timings.queue_block,
             view: ClusterView::new(policy.weights),
+            log: DecisionLog::default(),
             policy,
             profile: context.profile,
             needs_read_at: None,
@@ -193,13 +199,13 @@ impl PlacementLoop {
                 locate_volumes(&self.store, &mut pods).await?;
                 self.read_services(&mut pods).await?;
             }
-            let mut outcomes = self.decide(&pods);
-            if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unschedulable { .. })) {
+            let mut decisions = self.decide(&pods);
+            if decisions.iter().any(|one| matches!(one.outcome, Outcome::Unschedulable { .. })) {
                 // A view from before the pod was taken must not make it unschedulable.
                 self.view.read_all_after(&self.store, looked_after).await?;
-                outcomes = self.decide(&pods);
+                decisions = self.decide(&pods);
             }
-            let (placed, parked) = self.split(pods, outcomes);
+            let (placed, parked) = self.split(pods, decisions);
             // In a large cluster reading all nodes again costs more than a pod that waits for its backoff.
             let looks_again = round <= MAX_LOOKS && self.can_read_all();
             let again = self.park(parked, looks_again).await?;
@@ -236,18 +242,25 @@ impl PlacementLoop {
         Ok(())
     }
 
-    fn decide(&self, pods: &[PendingPod]) -> Vec<Outcome> {
-        let decisions = decide(self.view.snapshot(), self.view.now(), &self.policy, pods);
-        let mut outcomes: Vec<Outcome> = decisions.into_iter().map(|decision| decision.outcome).collect();
-        group_by_node(pods, &mut outcomes);
-        outcomes
+    fn decide(&mut self, pods: &[PendingPod]) -> Vec<Decision> {
+        let snapshot = self.view.snapshot();
+        let recorded = self.log.sample(Instant::now(), pods.len(), snapshot.len());
+        let (mut decisions, records) =
+            decide_and_record(snapshot, self.view.now(), &self.policy, pods, &recorded);
+        group_by_node(pods, &mut decisions);
+        let mut records: HashMap<usize, DecisionRecord> = records.into_iter().collect();
+        let of_pod = |(pod, decision): (&PendingPod, &Decision)| {
+            Some((pod.payload.id.clone(), records.remove(&decision.pod)?))
+        };
+        self.log.decided(pods.iter().zip(&decisions).filter_map(of_pod));
+        decisions
     }
 
-    fn split(&self, pods: Vec<PendingPod>, outcomes: Vec<Outcome>) -> (Vec<PlacedPod>, Vec<ParkedPod>) {
+    fn split(&self, pods: Vec<PendingPod>, decisions: Vec<Decision>) -> (Vec<PlacedPod>, Vec<ParkedPod>) {
         let nodes = self.view.snapshot().len();
         let mut placed = Vec::new();
         let mut parked = Vec::new();
-        for (pod, outcome) in pods.into_iter().zip(outcomes) {
+        for (pod, Decision { outcome, .. }) in pods.into_iter().zip(decisions) {
             let request = pod.request.requirements.resources();
             match outcome {
                 Outcome::Place(target) => {
@@ -303,6 +316,7 @@ impl PlacementLoop {
             match result {
                 AssignResult::Answered(AssignOutcome::Assigned) => {
                     self.view.commit(assignment, &pod.request);
+                    self.log.assigned(&assignment.payload.id);
                 }
                 AssignResult::Answered(AssignOutcome::Refused) => {
                     stale_nodes.push(assignment.node.clone());
@@ -344,47 +358,6 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
     Refusal { reason: reason.clone(), count: *count, nodes }
 }
 
-/// Swaps nodes among equal pods, so that a script accesses few nodes, and a worker can claim its pods
-/// together. A hard spread holds only in the order of the decisions, and each ordinal has its own zone.
-fn group_by_node(pods: &[impl Borrow<PodRequest>], outcomes: &mut [Outcome]) {
-    let has_order = |a: &PodRequest| {
-        a.ordinal.is_some() || a.requirements.rules.as_ref().is_some_and(|rules| rules.has_hard_spread())
-    };
-    let is_equal = |a: &PodRequest, b: &PodRequest| {
-        (&a.requirements, &a.generation, &a.target) == (&b.requirements, &b.generation, &b.target)
-            && !has_order(a)
-    };
-    let mut rest = outcomes;
-    for run in pods.chunk_by(|a, b| is_equal(a.borrow(), b.borrow())) {
-        let (these, others) = rest.split_at_mut(run.len());
-        these.sort_by(|a, b| group_key(a).cmp(&group_key(b)));
-        rest = others;
-    }
-}
-
-fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
-    match outcome {
-        Outcome::Place(target) => (false, Some(&target.name)),
-        Outcome::Unschedulable { .. } => (true, None),
-    }
-}
-
-/// Large batches take few calls; small ones let schedulers share the pods.
-fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
-    let next = if taken >= batch_size {
-        batch_size * 8
-    } else if taken < batch_size / 4 {
-        batch_size / 2
-    } else {
-        batch_size
-    };
-    next.clamp(MIN_BATCH, batch_limit(nodes))
-}
-
-fn batch_limit(nodes: usize) -> usize {
-    (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT)
-}
-
 /// `before` and `now` are one step apart.
 fn fills_soon(before: usize, now: usize, full: usize) -> bool {
     let steps = (MAX_GATHER.as_millis() / GATHER_STEP.as_millis()) as usize;
@@ -400,30 +373,7 @@ fn parked_as_contended(pod: PendingPod) -> Parked {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
-
-    use model::ids::PodId;
-    use model::node::Resources;
-    use placement::{PlacementTarget, Requirements};
-
     use super::*;
-
-    #[test]
-    fn the_batch_size_follows_the_backlog() {
-        let mut batch = MIN_BATCH;
-        for _ in 0..10 {
-            batch = next_batch_size(batch, batch, 1_000);
-        }
-        assert_eq!(batch, 32_000);
-        assert_eq!(next_batch_size(batch, batch / 2, 1_000), batch);
-        assert_eq!(next_batch_size(batch, batch, 3), MIN_BATCH_LIMIT);
-        assert_eq!(next_batch_size(batch, batch, 5_000), MAX_BATCH_LIMIT);
-        for _ in 0..10 {
-            batch = next_batch_size(batch, 1, 1_000);
-        }
-        assert_eq!(batch, MIN_BATCH);
-    }
 
     #[test]
     fn a_queue_is_waited_for_only_while_it_grows_fast() {
@@ -432,29 +382,5 @@ mod tests {
         {
             assert_eq!(fills_soon(before, now, 32_000), expected, "{before} {now}");
         }
-    }
-
-    #[test]
-    fn equal_pods_are_grouped_by_node_and_keep_their_requirements() {
-        let pod = |id: &str, cpu_millis| PodRequest {
-            id: PodId::new(id).unwrap(),
-            requirements: Requirements {
-                request: Resources { cpu_millis, ..Resources::default() },
-                ..Requirements::default()
-            },
-            generation: None,
-            ordinal: None,
-            target: None,
-        };
-        let on = |name: &str| {
-            let name = NodeName::new(name).unwrap();
-            Outcome::Place(Arc::new(PlacementTarget { name, incarnation: None }))
-        };
-        let nowhere = || Outcome::Unschedulable { refusals: Arc::from([]) };
-        let pods =
-            [pod("1", 1), pod("2", 1), pod("3", 1), pod("4", 1), pod("5", 2), pod("6", 2), pod("7", 1)];
-        let mut outcomes = [on("b"), on("a"), on("b"), nowhere(), on("z"), on("a"), on("b")];
-        group_by_node(&pods, &mut outcomes);
-        assert_eq!(outcomes, [on("a"), on("b"), on("b"), nowhere(), on("a"), on("z"), on("b")]);
     }
 }

@@ -2,6 +2,7 @@
 
 use model::ids::PodId;
 use model::pod::lifecycle::Phase;
+use placement::DecisionRecord;
 use store::QueueName;
 
 use super::cluster::{Cluster, defaults, fast_repair, pushed};
@@ -60,6 +61,36 @@ async fn new_nodes_seen_in_time(rounds: usize) -> usize {
         nodes.push(node);
     }
     seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_decision_about_each_pod_is_kept_and_is_made_again_from_its_facts() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
+    let _nodes = (cluster.node("a", 500).await, cluster.node("b", 500).await, cluster.node("c", 3).await);
+    let _scheduler = cluster.scheduler();
+    let web = r#"{"name":"web","image":"nginx","replicas":20,"placement":{"max_per_node":9}}"#;
+    cluster.post(web, None).await;
+    cluster.push("sq", pushed("alone"));
+    let ids = eventually("all are placed", async || {
+        let mut pods = cluster.pods("web").await;
+        pods.extend(cluster.store.pod(&PodId::new("alone").unwrap()).await.unwrap());
+        let placed = pods.iter().filter(|pod| pod.node.is_some()).count();
+        if placed == 21 { Ok(pods) } else { Err(format!("{placed} are placed")) }
+    })
+    .await;
+    for pod in ids {
+        let stored = eventually("the decision is stored", async || {
+            let stored = cluster.store.decision_about(&pod.id, pod.created_at).await.unwrap();
+            stored.ok_or(format!("none about {}", pod.id))
+        })
+        .await;
+        let decision = DecisionRecord::parse(&stored).unwrap();
+        assert_eq!(Some(&decision.node), pod.node.as_ref(), "{}", String::from_utf8_lossy(&stored));
+        assert_eq!(decision.replay(), pod.node, "{}", String::from_utf8_lossy(&stored));
+    }
+    let of_unknown = cluster.store.decision_about(&PodId::new("x").unwrap(), 0).await.unwrap();
+    assert_eq!(of_unknown, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

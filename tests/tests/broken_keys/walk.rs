@@ -78,7 +78,7 @@ fn kind_type(key: &str) -> &'static str {
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
-        "events" => "stream",
+        "events" | "decisions" => "stream",
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
             "hash"
         }

@@ -1,6 +1,6 @@
-//! Where a pod could run: `explain pod`.
+//! Where a pod could run, and why it is where it is: `explain pod`.
 
-use api_types::{JudgedNode, LoadTermView, PodPlacementView};
+use api_types::{DecisionView, JudgedNode, LoadTermView, PodPlacementView};
 use model::pod::lifecycle::Phase;
 use model::spec::PlacementProfile;
 
@@ -16,10 +16,33 @@ pub fn describe(of: &PodPlacementView) -> String {
         PlacementProfile::Default => String::new(),
         profile => format!("the nodes are compared by the profile {profile}\n"),
     };
+    let decision = match (&of.decision, &of.node) {
+        (Some(decision), _) => placed(decision),
+        (None, Some(_)) => "\nThe decision that placed it is not kept.\n".to_owned(),
+        (None, None) => String::new(),
+    };
+    format!("{}\n{profile}{change}\n{}\n{more}{decision}", summary(of), table::render(COLUMNS, rows))
+}
+
+const COLUMNS: &[&str] = &["NODE", "FITS", "LOAD", "WHY"];
+
+/// As it was decided.
+fn placed(decision: &DecisionView) -> String {
+    let DecisionView { at, node_count, fitting, refused, .. } = decision;
+    let profile = match decision.profile {
+        PlacementProfile::Default => String::new(),
+        profile => format!(" by the profile {profile}"),
+    };
+    let refused: Vec<String> = refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let refused = if refused.is_empty() { String::new() } else { format!(": {}", refused.join(", ")) };
+    let changed = match decision.is_same_now {
+        true => "",
+        false => "Another version decided: this one would choose another node by these facts.\n",
+    };
+    let rows = decision.nodes.iter().map(row).collect();
     format!(
-        "{}\n{profile}{change}\n{}\n{more}",
-        summary(of),
-        table::render(&["NODE", "FITS", "LOAD", "WHY"], rows)
+        "\nPlaced{profile} at {at}, when {fitting} of {node_count} nodes could run it{refused}\n{changed}\n{}\n",
+        table::render(COLUMNS, rows)
     )
 }
 
@@ -84,6 +107,14 @@ mod tests {
         assert_eq!(lines[3], "w2 yes 36.1 node siblings 35.0, pod share 1.0");
         assert_eq!(lines[4], "w1 no 1.1 Constraint: has no label disk; Cordoned: gets no new pods");
         assert!(text.ends_with("and 1 more nodes\n"), "{text}");
+        let decision = serde_json::from_value(serde_json::json!({
+            "at": "2026-01-02T03:04:05Z", "profile": "default", "node_count": 9, "fitting": 7,
+            "refused": {"Cordoned": 2}, "nodes": [of.nodes[0]], "is_same_now": true,
+        }))
+        .unwrap();
+        let text = describe(&PodPlacementView { decision: Some(decision), ..of.clone() });
+        let told = "Placed at 2026-01-02T03:04:05Z, when 7 of 9 nodes could run it: 2 Cordoned\n\n";
+        assert!(text.contains(told), "{text}");
         let change = "`kubeleet uncordon w1` lets it run there".to_owned();
         let nowhere = PodPlacementView { nodes: of.nodes[1..].to_vec(), change, ..of.clone() };
         let text = describe(&nowhere);
@@ -97,6 +128,8 @@ mod tests {
         let text = describe(&packed);
         assert_eq!(text.lines().nth(1), Some("the nodes are compared by the profile pack"), "{text}");
         let runs = PodPlacementView { node: Some("w1".parse().unwrap()), phase: Phase::Running, ..of };
-        assert!(describe(&runs).starts_with("web-3 is running on w1; placed now, it would go to w2"));
+        let text = describe(&runs);
+        assert!(text.starts_with("web-3 is running on w1; placed now, it would go to w2"), "{text}");
+        assert!(text.ends_with("not kept.\n"), "{text}");
     }
 }

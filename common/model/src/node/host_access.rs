@@ -19,7 +19,7 @@ pub struct HostAccess {
 }
 
 /// Empty for nearly all pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostRequest {
     addresses: BTreeSet<IpAddr>,
     paths: BTreeSet<String>,

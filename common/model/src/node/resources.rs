@@ -84,6 +84,14 @@ impl Resources {
         amounts
     }
 
+    pub fn from_array(amounts: [u64; 1 + Resource::ALL.len()]) -> Self {
+        let mut resources = Self { pods: amounts[0], ..Self::default() };
+        for (resource, amount) in Resource::ALL.into_iter().zip(&amounts[1..]) {
+            *resources.get_mut(resource) = *amount;
+        }
+        resources
+    }
+
     pub fn saturating_add(self, other: Self) -> Self {
         self.combine(other, u64::saturating_add)
     }

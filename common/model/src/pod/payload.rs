@@ -69,6 +69,11 @@ impl Payload {
         Self { raw: json.into(), ..payload }
     }
 
+    /// The order in which the payloads of a dead node go on.
+    pub fn queue_order(&self) -> (PodName, u32, PodId) {
+        (self.name.clone(), self.replica, self.id.clone())
+    }
+
     /// Returns the name of the pod for people, such as `web-0`.
     pub fn display_name(&self) -> String {
         format!("{}-{}", self.name, self.replica)

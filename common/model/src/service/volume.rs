@@ -136,6 +136,27 @@ pub struct Volume {
     pub created_at: RedisMillis,
 }
 
+impl Volume {
+    /// One whose first pod was placed on the node.
+    pub fn bound(claim: VolumeClaim, node: NodeName, engine_id: Option<String>) -> Self {
+        Self {
+            claim,
+            node: Some(node),
+            engine_id,
+            state: VolumeState::Bound,
+            used: None,
+            over: None,
+            is_restored: false,
+            epoch: None,
+            is_found: false,
+            is_lost: false,
+            is_recovered: false,
+            conflict: Vec::new(),
+            created_at: 0,
+        }
+    }
+}
+
 /// A copy on this node's engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineCopy {
@@ -200,7 +221,7 @@ pub enum VolumeVerdict {
 }
 
 /// A machine that has not reported its volumes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnreportedNode {
     pub name: NodeName,
     /// Another machine has the name now.

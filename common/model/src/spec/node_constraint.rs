@@ -3,6 +3,7 @@
 //! Tests: beside the code
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::NodeName;
@@ -67,6 +68,12 @@ impl NodeConstraint {
             Some(value) => format!("has {}={value}, but the service needs {text}", label.key()),
             None => format!("has no label {}, but the service needs {text}", label.key()),
         }
+    }
+}
+
+impl fmt::Display for NodeConstraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

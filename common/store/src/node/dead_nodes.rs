@@ -1,5 +1,6 @@
 //! Declares silent nodes dead, and returns their payloads to the queue.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,6 +78,7 @@ impl Store {
         }
     }
 
+    /// Moves the payloads of one queue of the node before those that wait, ordered by service and replica.
     /// Callable concurrently.
     pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
         let mut broken = None;
@@ -91,10 +93,16 @@ impl Store {
             if found.is_empty() {
                 continue;
             }
-            return match self.drain_chunk(node, source, &found, true).await {
-                Err(error) if !error.is_transient() => self.drain_each(node, source, &found).await,
-                outcome => outcome,
-            };
+            for chunk in found.chunks(DRAIN_CHUNK) {
+                let outcome = match self.drain_chunk(node, source, chunk, true).await {
+                    Err(error) if !error.is_transient() => self.drain_each(node, source, chunk).await,
+                    outcome => outcome,
+                };
+                if outcome? == DrainOutcome::Alive {
+                    return Ok(DrainOutcome::Alive);
+                }
+            }
+            return Ok(DrainOutcome::Moved(found.len()));
         }
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
@@ -119,15 +127,18 @@ impl Store {
         Ok(DrainOutcome::Moved(found.len()))
     }
 
+    /// All of them, each before those that go on earlier: the last one is the first that a scheduler takes.
     async fn payloads_to_drain(&self, node: &Node, source: SourceQueue) -> Result<Vec<Bytes>, StoreError> {
-        let key = source.key(&node.name);
-        let peek = match source {
-            SourceQueue::Running => cmd("SRANDMEMBER").arg(key).arg(DRAIN_CHUNK).to_owned(),
+        let mut found = match source {
+            SourceQueue::Running => self.container_set(&node.name).await?,
             SourceQueue::Starting | SourceQueue::Pending => {
-                cmd("LRANGE").arg(key).arg(-(DRAIN_CHUNK as i64)).arg(-1).to_owned()
+                self.link.query(cmd("LRANGE").arg(source.key(&node.name)).arg(0).arg(-1)).await?
             }
         };
-        self.link.query(&peek).await
+        found.sort_by_cached_key(|raw| {
+            Reverse(Payload::parse(raw.clone()).ok().map(|payload| payload.queue_order()))
+        });
+        Ok(found)
     }
 
     /// Without `with_records` the payloads move to `sq`, and their records stay as they are.

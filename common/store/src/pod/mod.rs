@@ -8,6 +8,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod dead_letters;
+pub(crate) mod decisions;
 pub(crate) mod external_workers;
 pub(crate) mod placed_services;
 pub(crate) mod pod_reports;

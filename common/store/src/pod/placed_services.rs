@@ -48,6 +48,15 @@ impl From<usize> for WaitingPods {
     }
 }
 
+impl WaitingPods {
+    /// Whether the siblings of these pods are read; `None` if they do not count.
+    pub fn reads_siblings(self, placement: &Placement, replicas: usize) -> Option<bool> {
+        let counts = placement.counts_pods();
+        let is_counted = counts || self.are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
+        is_counted.then_some(counts || self.count < replicas)
+    }
+}
+
 /// A pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
@@ -77,16 +86,14 @@ impl Store {
             let (replicas, fields, mark, moves): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
             let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
-            let WaitingPods { count, are_ordinals } = services[name];
-            let counts = placement.counts_pods();
-            let is_counted = counts || are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
-            if counts || (is_counted && count < replicas) {
+            let reads_siblings = services[name].reads_siblings(&placement, replicas);
+            if reads_siblings == Some(true) {
                 read_too.push(name);
             }
             let text =
                 |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
-            let siblings = is_counted.then(Vec::new);
+            let siblings = reads_siblings.map(|_| Vec::new());
             let service = PlacedService { placement, profile, siblings, mark, moves };
             placed.insert(name.clone(), service);
         }

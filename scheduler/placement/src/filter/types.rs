@@ -17,7 +17,7 @@ pub(crate) struct NodeFilter {
 }
 
 /// CamelCase, as stored in Redis and shown in JSON and events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(pub(super) &'static str);
 
 impl Reason {

@@ -27,7 +27,7 @@ use crate::score::{LoadScore, TermScore};
 
 pub use fragmentation::tie_points;
 pub use pack::left_points;
-pub(crate) use profiled::{ClusterTotals, Profiled};
+pub(crate) use profiled::{ClusterMeasures, ClusterTotals, Profiled};
 pub use workload::{NeededUnits, Workload};
 
 pub(crate) fn load(profile: PlacementProfile, of: &Profiled<'_>) -> LoadScore {
@@ -90,7 +90,7 @@ mod testing {
     ) -> Vec<(&'static str, LoadScore)> {
         let candidate = |node: NodeBuilder| Candidate::new(&node.build(), &Weights::default());
         let nodes: Vec<_> = [node].into_iter().chain(others.iter().cloned()).map(candidate).collect();
-        let cluster = ClusterTotals::new(nodes.iter(), needs, 0);
+        let cluster = ClusterTotals::new(ClusterMeasures::of(nodes.iter()), needs, 0);
         let profiled = Profiled { node: &nodes[0], request: &request, cluster: &cluster, siblings, last_use };
         explain(profile, &profiled).iter().map(|term| (term.term.as_str(), term.points)).collect()
     }

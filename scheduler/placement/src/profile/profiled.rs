@@ -1,8 +1,9 @@
 //! The node, the pod and the cluster as profiles know them, and the units of their terms.
 
 use model::node::{Resource, Resources};
+use serde::{Deserialize, Serialize};
 
-use super::workload::{HUNDRED_POINTS, Workload};
+use super::workload::{Amounts, HUNDRED_POINTS, Workload};
 use crate::candidate::Candidate;
 use crate::score::{LoadScore, LoadTerm, TermScore};
 
@@ -18,6 +19,28 @@ pub(crate) struct Profiled<'a> {
     pub(crate) last_use: u64,
 }
 
+/// Of the nodes of a whole cluster, as [`Resources::to_array`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClusterMeasures {
+    /// The largest capacity of a node.
+    largest: Amounts,
+    average: Amounts,
+}
+
+impl ClusterMeasures {
+    pub(crate) fn of<'a>(nodes: impl Iterator<Item = &'a Candidate>) -> Self {
+        let (mut largest, mut total, mut count) = (Amounts::default(), [0u128; 5], 0u128);
+        for node in nodes {
+            count += 1;
+            for (at, amount) in node.capacity.to_array().into_iter().enumerate() {
+                largest[at] = largest[at].max(amount);
+                total[at] += u128::from(amount);
+            }
+        }
+        Self { largest, average: total.map(|total| (total / count.max(1)) as u64) }
+    }
+}
+
 /// The measures by which profiles compare nodes.
 pub(crate) struct ClusterTotals {
     /// The largest capacity of a node.
@@ -28,21 +51,13 @@ pub(crate) struct ClusterTotals {
 
 impl ClusterTotals {
     /// `needs` are requests of the cluster's services, with their numbers of pods.
-    pub(crate) fn new<'a>(
-        nodes: impl Iterator<Item = &'a Candidate>,
+    pub(crate) fn new(
+        ClusterMeasures { largest, average }: ClusterMeasures,
         needs: &[(Resources, u64)],
         typical_pressure: LoadScore,
     ) -> Self {
-        let mut largest = Resources::default();
-        let mut capacities = Vec::new();
-        for node in nodes {
-            for resource in Resource::ALL {
-                let most = largest.get_mut(resource);
-                *most = (*most).max(node.capacity.get(resource));
-            }
-            capacities.push(node.capacity.to_array());
-        }
-        Self { largest, workload: Workload::of_services(&capacities, needs), typical_pressure }
+        let workload = Workload::of_services(average, needs);
+        Self { largest: Resources::from_array(largest), workload, typical_pressure }
     }
 }
 

@@ -64,19 +64,13 @@ impl Workload {
     }
 
     /// Slots for pods are needed, and are worth nothing: they seldom are what is missing.
-    pub(super) fn of_services(capacities: &[Amounts], needs: &[(Resources, u64)]) -> Self {
-        let average = |resource: usize| {
-            let total: u128 = capacities.iter().map(|of_node| u128::from(of_node[resource])).sum();
-            if resource == SLOTS { 0 } else { (total / capacities.len().max(1) as u128) as u64 }
-        };
+    pub(super) fn of_services(mut average: Amounts, needs: &[(Resources, u64)]) -> Self {
+        average[SLOTS] = 0;
         let needed = |amount: u64| NeededUnits { units: usize::from(amount > 0), each: amount };
         let of_one = |(request, pods): &(Resources, u64)| {
             (Resources { pods: 1, ..*request }.to_array().map(needed).to_vec(), *pods)
         };
-        Self::new(
-            needs.iter().map(of_one).collect(),
-            (0..Resources::default().to_array().len()).map(average).collect(),
-        )
+        Self::new(needs.iter().map(of_one).collect(), average.to_vec())
     }
 
     /// The room on a node that these pods could use, on average: 100 points if that is all of an average

@@ -3,7 +3,7 @@
 use super::*;
 
 /// All pods of a service have the same profile.
-fn any_profiled_pods() -> impl Strategy<Value = Vec<PodRequest>> {
+pub(super) fn any_profiled_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let any_profile = || prop::sample::select(PlacementProfile::ALL.to_vec());
     let profiles = (any_profile(), any_profile(), any_profile(), any_profile());
     (any_pods(), profiles).prop_map(|(mut pods, profiles)| {
@@ -20,7 +20,7 @@ fn any_profiled_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     })
 }
 
-fn any_needs() -> impl Strategy<Value = Vec<(Resources, u64)>> {
+pub(super) fn any_needs() -> impl Strategy<Value = Vec<(Resources, u64)>> {
     let need = (0..4u64, 0..4u64, 1..9u64).prop_map(|(cpu_millis, memory_bytes, pods)| {
         (Resources { cpu_millis, memory_bytes, ..Resources::default() }, pods)
     });
