@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use api_types::{
-    AppLockInput, BindVolumeInput, NodeLabelsPatch, PlanInput, RegistryInput, ScaleInput, ValueInput,
+    AppLockInput, BindVolumeInput, NodeLabelsPatch, PlanInput, RebalanceInput, RegistryInput, ScaleInput,
+    ValueInput,
 };
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -46,6 +47,7 @@ plain_bodies!(
     BindVolumeInput,
     NodeLabelsPatch,
     PlanInput,
+    RebalanceInput,
     ValueInput,
     RegistryInput,
     Value

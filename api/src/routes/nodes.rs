@@ -20,7 +20,7 @@ use crate::state::AppState;
 use crate::status::views;
 
 pub(crate) use self::drain::{__path_drain_node, __path_get_drain, drain_node, get_drain};
-pub(crate) use self::plan::{__path_plan_changes, plan_changes};
+pub(crate) use self::plan::{__path_plan_changes, __path_rebalance_nodes, plan_changes, rebalance_nodes};
 
 /// Lists nodes, dead ones included.
 ///

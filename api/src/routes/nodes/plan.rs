@@ -84,7 +84,7 @@ pub(crate) async fn rebalance_nodes(
     let change = rebalance(max_moves).map_err(|why| invalid("/max_moves", &why))?;
     let (running, state) = read_cluster(&app).await?;
     let until = state.now() + REBALANCE_TIME.as_millis() as u64;
-    let planned = plan(&app, running, state.clone(), vec![change]).await?;
+    let planned = plan(&app, running, state, vec![change]).await?;
     let mut outcome = planned.map_err(|refused| invalid("/max_moves", &refused.why))?;
     let mut by_service: BTreeMap<ServiceName, Vec<BegunMove>> = BTreeMap::new();
     for pod in &outcome.moves {
@@ -94,8 +94,13 @@ pub(crate) async fn rebalance_nodes(
         }
     }
     for (name, moves) in by_service {
-        let Some(service) = state.service(&name) else { continue };
-        if begin_moves(&app.store, service, moves, Some(until), "the nodes are balanced").await? == 0 {
+        let begun = match app.store.service(&name).await? {
+            Some(service) => {
+                begin_moves(&app.store, &service, moves, Some(until), "the nodes are balanced").await?
+            }
+            None => 0,
+        };
+        if begun == 0 {
             outcome.moves.retain(|pod| pod.service.as_ref() != Some(&name));
             outcome.notes.push(format!("{name} was changed meanwhile: its pods stay, ask again for them"));
         }

@@ -57,7 +57,8 @@ fn with_rest(nodes: &mut [Node], pods: &mut [PodRequest], rest: &Rest) {
         node.facts.engine_id = format!("e{engine}");
         let port_addresses = (!allows).then(Vec::new).or_else(|| Some(vec![address()]));
         let host = HostAccess { port_addresses, ..HostAccess::default() };
-        node.facts.settings = forms.map(|forms| NodeSettings { forms, host, secret_key: None });
+        let resources = node.offered_ids().clone();
+        node.facts.settings = forms.map(|forms| NodeSettings { forms, host, secret_key: None, resources });
     }
     let rule: Arc<Stateful> = Arc::new(serde_json::from_str("true").unwrap());
     let request = host_request();
