@@ -37,6 +37,9 @@ pub(crate) struct SettingFlags {
     /// Labels of this node, for example zone=a,disk=ssd [KUBELEET_LABELS]
     #[arg(long, value_name = "LABELS")]
     labels: Option<String>,
+    /// Named resources of this node, for example gpu=0,1 slots=8 [KUBELEET_RESOURCES]
+    #[arg(long, value_name = "RESOURCES")]
+    resources: Option<String>,
     /// Container runtime: docker, process or sim [KUBELEET_RUNTIME]
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,

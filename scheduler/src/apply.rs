@@ -249,6 +249,7 @@ fn counted(refusal: &Refusal) -> String {
     let reason = format!("{} {}", refusal.count, refusal.reason);
     let is_constant = [
         Reason::HOST_PORT_TAKEN,
+        Reason::INSUFFICIENT_RESOURCE,
         Reason::VOLUME_ELSEWHERE,
         Reason::VOLUME_UNREPORTED,
         Reason::VOLUME_CONFLICT,

@@ -57,6 +57,9 @@ impl ClusterView {
     pub(crate) fn commit(&mut self, assignment: &Assignment, pod: &PodRequest) {
         self.snapshot.commit(&assignment.node, assignment.request);
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, pod.name());
+        if let Some(named) = &pod.requirements.named {
+            self.snapshot.commit_ids(&assignment.node, named, pod.name());
+        }
         if let Some(generation) = &pod.generation {
             self.snapshot.commit_placed(&assignment.node, generation);
         }

@@ -68,6 +68,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
                 incarnation: incarnations[n].clone(),
                 request: REQUEST,
                 host_ports: HostPorts::default(),
+                named: None,
                 volumes: Vec::new(),
                 seen_labels: None,
                 counted: None,

@@ -1,10 +1,11 @@
 //! The fixture of the script tests: a private Redis, a store, and short ways to bring pods into a phase.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::{AssignmentId, HolderId, NodeName, PodId, SchedulerId, ServiceName};
 use model::network::{ContainerNetwork, PublishedPort};
-use model::node::{NodeInfo, Resources};
+use model::node::{NodeInfo, NodeSettings, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
@@ -13,7 +14,8 @@ use model::service::volume::{EngineCopy, VolumeClaim};
 use model::spec::{HostPorts, Protocol, ServiceInput};
 use store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Claimant, DeclareOutcome,
-    DrainOutcome, KnownCluster, PodRef, PutMode, Registration, Session, Store, VolumeReport,
+    DrainOutcome, KnownCluster, NEWEST_FORM, NamedAssignment, PodRef, PutMode, Registration, Session, Store,
+    VolumeReport,
 };
 
 use testkit::fixtures;
@@ -109,7 +111,18 @@ impl Fixture {
     }
 
     pub async fn node_with(&self, name: &str, capacity: Resources) -> Session {
-        match self.store.register(&node(name), &facts(capacity), fixtures::claimant(), None).await.unwrap() {
+        self.node_of(name, &facts(capacity)).await
+    }
+
+    /// `declared` is as in `KUBELEET_RESOURCES`.
+    pub async fn node_offering(&self, name: &str, declared: &str) -> Session {
+        let resources = declared.parse().unwrap();
+        let settings = Some(NodeSettings { resources, forms: NEWEST_FORM, ..NodeSettings::default() });
+        self.node_of(name, &NodeInfo { settings, ..facts(MACHINE) }).await
+    }
+
+    async fn node_of(&self, name: &str, facts: &NodeInfo) -> Session {
+        match self.store.register(&node(name), facts, fixtures::claimant(), None).await.unwrap() {
             Registration::Registered { session, .. } => {
                 report_volumes(&session, &[]).await;
                 session
@@ -170,6 +183,7 @@ impl Fixture {
     pub async fn assignment(&self, session: &Session, payload: Payload) -> Assignment {
         let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
         let (host_ports, volumes) = (self.host_ports(&payload).await, self.volumes(&payload).await);
+        let named = self.named(session, &payload).await;
         let node = session.node().clone();
         Assignment {
             payload,
@@ -177,10 +191,21 @@ impl Fixture {
             incarnation,
             request: REQUEST,
             host_ports,
+            named,
             volumes,
             seen_labels: None,
             counted: None,
         }
+    }
+
+    pub async fn named(&self, session: &Session, payload: &Payload) -> Option<NamedAssignment> {
+        let spec = self.store.pod_spec(payload.spec.as_ref()?).await.unwrap().unwrap();
+        if spec.resources.is_empty() {
+            return None;
+        }
+        let node = self.store.node(session.node()).await.unwrap().unwrap();
+        let request = Arc::new(spec.resources.clone());
+        Some(NamedAssignment { request, offered: node.offered_ids().clone() })
     }
 
     pub async fn volumes(&self, payload: &Payload) -> Vec<VolumeClaim> {

@@ -333,23 +333,32 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPo
 }
 
 pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
+    holder_mismatches(keyspace, "ports", "port:", "host port")
+}
+
+pub fn resource_id_mismatches(keyspace: &Keyspace) -> Vec<String> {
+    holder_mismatches(keyspace, "ids", "id:", "id")
+}
+
+/// `field` of a pod lists what it has alone on its node, whose fields with `prefix` name the pod.
+fn holder_mismatches(keyspace: &Keyspace, field: &str, prefix: &str, word: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let pods = records(keyspace);
-    let ports_of = |uuid: &str| keyspace.field(&format!("pod:{uuid}"), "ports");
+    let held_by = |uuid: &str| keyspace.field(&format!("pod:{uuid}"), field);
     for (node, _) in keyspace.below("node:") {
         let mut holders: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (uuid, _) in pods.iter().filter(|(_, pod)| pod.has_reservation() && pod.node == node) {
-            for port in ports_of(uuid).split_ascii_whitespace() {
-                holders.entry(port.to_owned()).or_default().push(uuid);
+            for held in held_by(uuid).split_ascii_whitespace() {
+                holders.entry(held.to_owned()).or_default().push(uuid);
             }
         }
         let several = holders.iter().filter(|(_, holders)| holders.len() > 1);
-        wrong.extend(several.map(|(port, pods)| format!("{pods:?} on {node} have the host port {port}")));
+        wrong.extend(several.map(|(held, pods)| format!("{pods:?} on {node} have the {word} {held}")));
         for (field, holder) in keyspace.fields(&format!("node:{node}")) {
-            let Some(port) = field.strip_prefix("port:") else { continue };
+            let Some(held) = field.strip_prefix(prefix) else { continue };
             let uuid = holder.split(' ').next().unwrap_or_default();
-            if uuid != "-" && !holders.get(port).is_some_and(|pods| pods.contains(&uuid)) {
-                wrong.push(format!("{node} keeps the host port {port} for {holder}"));
+            if uuid != "-" && !holders.get(held).is_some_and(|pods| pods.contains(&uuid)) {
+                wrong.push(format!("{node} keeps the {word} {held} for {holder}"));
             }
         }
     }

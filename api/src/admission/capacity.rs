@@ -12,7 +12,7 @@ use model::ids::ServiceName;
 use model::node::host_access::HostRequest;
 use model::node::{Node, NodeKind, NodeState, Resource, Resources};
 use model::service::Service;
-use model::spec::{DesiredService, HostPorts, PodSpec, ServiceFields};
+use model::spec::{DesiredService, HostPorts, NamedRequest, PodSpec, ServiceFields};
 use placement::NodeRules;
 
 use self::amounts::{Rounded, amount};
@@ -33,6 +33,7 @@ const BLAMED: [Lack; 6] = [
 struct PodGroup {
     request: Resources,
     ports: HostPorts,
+    named: NamedRequest,
     host: Option<Arc<HostRequest>>,
     rules: Option<Arc<NodeRules>>,
     replicas: u64,
@@ -54,6 +55,7 @@ impl PodGroup {
             rules: fields.placement.as_ref().and_then(NodeRules::of),
             request: pod.request(),
             ports: pod.host_ports(),
+            named: pod.resources.clone(),
             host: HostRequest::of(pod).map(Arc::new),
             replicas: replicas.into(),
             needs_only_image: pod.needs_only_image(),
@@ -68,7 +70,7 @@ impl PodGroup {
         match lack {
             Lack::Amount(resource) => self.request.get(resource) > 0,
             Lack::Ports => !self.ports.is_empty(),
-            Lack::Permission | Lack::Rules | Lack::PerNode | Lack::Slots => true,
+            Lack::Permission | Lack::Ids | Lack::Rules | Lack::PerNode | Lack::Slots => true,
         }
     }
 
@@ -85,9 +87,16 @@ impl PodGroup {
         let ports: Vec<&str> = others.ports.iter().collect();
         self.replicas <= others.replicas
             && self.rules == others.rules
+            && self.named == others.named
             && self.needs().all(|resource| self.request.get(resource) <= others.request.get(resource))
             && self.ports.iter().all(|port| ports.contains(&port))
             && self.host_is_within(others)
+    }
+
+    /// How many of the pods a node could have, if no others had its ids.
+    fn count_by_ids(&self, node: &Node) -> u64 {
+        let offered = node.offered_ids();
+        self.named.iter().map(|(name, needed)| offered.count(name) / needed.max(1)).min().unwrap_or(u64::MAX)
     }
 
     fn host_is_within(&self, others: &Self) -> bool {
@@ -161,6 +170,9 @@ impl Demand {
             return self.refused_by_all(&nodes);
         }
         let nodes = allowing;
+        if let Some(shortage) = self.too_few_ids(&nodes) {
+            return Some(shortage);
+        }
         self.too_large_for_any(&nodes).or_else(|| self.too_many_for_nodes(&nodes)).or_else(|| {
             match &self.present {
                 _ if self.can_wait => None,
@@ -192,6 +204,21 @@ impl Demand {
         let reason = |_: &Node| format!("takes {most} of them");
         let required = self.wanted.replicas;
         (required > room).then(|| self.short_of(Lack::PerNode, required, room, nodes, reason))
+    }
+
+    /// Jobs may have their pods one after the other.
+    fn too_few_ids(&self, nodes: &[&Node]) -> Option<Shortage> {
+        let is_old = self.present.as_ref().is_some_and(|present| {
+            present.named == self.wanted.named && present.replicas >= self.wanted.replicas
+        });
+        let room = nodes.iter().map(|node| self.wanted.count_by_ids(node)).fold(0, u64::saturating_add);
+        let required = if self.can_wait { 1 } else { self.wanted.replicas };
+        let reason = |node: &Node| {
+            let has =
+                self.wanted.named.iter().map(|(name, _)| (name.clone(), node.offered_ids().count(name)));
+            format!("has {}", has.collect::<NamedRequest>())
+        };
+        (required > room && !is_old).then(|| self.short_of(Lack::Ids, required, room, nodes, reason))
     }
 
     fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
@@ -231,7 +258,7 @@ impl Demand {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
             Lack::Ports if self.taken_port(node).is_none() => 1,
             Lack::Ports => 0,
-            Lack::Permission | Lack::Rules | Lack::PerNode => u64::MAX,
+            Lack::Permission | Lack::Ids | Lack::Rules | Lack::PerNode => u64::MAX,
             Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
@@ -243,7 +270,9 @@ impl Demand {
         let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
-            Lack::Ports | Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode => (count, total),
+            Lack::Ports | Lack::Slots | Lack::Permission | Lack::Ids | Lack::Rules | Lack::PerNode => {
+                (count, total)
+            }
             Lack::Amount(resource) => {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
@@ -281,7 +310,7 @@ impl Demand {
                     let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
                     (self.wanted.replicas, free as u64)
                 }
-                Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode => {
+                Lack::Slots | Lack::Permission | Lack::Ids | Lack::Rules | Lack::PerNode => {
                     let own = present.replicas;
                     let slots = nodes.iter().map(|node| free(node).pods).fold(own, u64::saturating_add);
                     (self.wanted.replicas, slots)
@@ -291,7 +320,9 @@ impl Demand {
                 }
             };
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
-                (Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode, _) => slots_of(node),
+                (Lack::Slots | Lack::Permission | Lack::Ids | Lack::Rules | Lack::PerNode, _) => {
+                    slots_of(node)
+                }
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {
@@ -328,6 +359,7 @@ impl Demand {
             allocatable,
             service: self.service.clone(),
             ports: self.wanted.ports.clone(),
+            named: self.wanted.named.clone(),
             nodes: nodes.collect(),
         }
     }

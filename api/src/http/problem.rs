@@ -92,6 +92,7 @@ kinds! {
     InsufficientSlots = "insufficient-slots", CONFLICT, "Too many pods";
     InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
+    InsufficientResource = "insufficient-resource", CONFLICT, "Insufficient named resources";
     NotAllowed = "insufficient-permission", CONFLICT, "Not allowed on any node";
     PlacementImpossible = "placement-impossible", CONFLICT, "No node satisfies the rules";
     UpgradeIncomplete = "upgrade-incomplete", CONFLICT, "An older scheduler is running";

@@ -1,17 +1,18 @@
 //! Converts domain types to API types. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api_types::{
-    DeadLetterView, DrainOrderView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView,
-    QueueItem, QueuesOfNode,
+    DeadLetterView, DrainOrderView, GenerationOutcomeView, GenerationView, NamedResourceView, NodeQueuesView,
+    NodeView, PodView, QueueItem, QueuesOfNode,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use model::RedisMillis;
-use model::ids::NodeName;
+use model::ids::{NodeName, ResourceId};
 use model::node::drain::Drain;
-use model::node::{Node, NodeKind, NodeState};
+use model::node::{Node, NodeKind, NodeState, ResourceIds};
 use model::pod::PodRecord;
 use model::pod::image::ImageContent;
 use model::spec::PodSpec;
@@ -24,7 +25,7 @@ pub(crate) fn generation(
     outcome: GenerationOutcome,
     (pod, images): (PodSpec, Vec<ImageContent>),
 ) -> GenerationView {
-    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain, stateful } = pod;
+    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain, stateful, resources } = pod;
     let (outcome, message) = match outcome {
         GenerationOutcome::Unknown => (None, String::new()),
         GenerationOutcome::Good => (Some(GenerationOutcomeView::Good), String::new()),
@@ -41,6 +42,7 @@ pub(crate) fn generation(
         stop_grace_period,
         drain,
         stateful,
+        resources,
         containers,
         images,
     }
@@ -66,6 +68,7 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
         address: pod.address,
         ports: pod.published_ports,
         host_ports: pod.host_ports.split_whitespace().map(str::to_owned).collect(),
+        resources: ids_by_name(&pod.resource_ids),
         images: pod.images,
         containers: pod.containers,
         runs: Vec::new(),
@@ -96,6 +99,7 @@ pub(crate) fn silence(node: &Node, now: RedisMillis) -> Duration {
 pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Duration) -> NodeView {
     NodeView {
         ready: is_ready(&node, now, fresh),
+        resources: named_resources(&node),
         name: node.name,
         kind: node.kind,
         state: node.state,
@@ -125,6 +129,25 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
             running: queues.running,
         },
     }
+}
+
+fn ids_by_name(ids: &ResourceIds) -> BTreeMap<String, Vec<String>> {
+    let texts = |ids: &[ResourceId]| ids.iter().map(ToString::to_string).collect();
+    ids.iter().map(|(name, ids)| (name.to_string(), texts(ids))).collect()
+}
+
+/// With those that pods have although the node offers them no more.
+fn named_resources(node: &Node) -> BTreeMap<String, NamedResourceView> {
+    let mut views: BTreeMap<String, NamedResourceView> = ids_by_name(node.offered_ids())
+        .into_iter()
+        .map(|(name, ids)| (name, NamedResourceView { ids, used: BTreeMap::new() }))
+        .collect();
+    for (key, pod) in &node.given_ids {
+        if let Some((name, id)) = key.split_once('/') {
+            views.entry(name.to_owned()).or_default().used.insert(id.to_owned(), pod.clone());
+        }
+    }
+    views
 }
 
 pub(crate) fn drain_order(drain: &Drain) -> DrainOrderView {

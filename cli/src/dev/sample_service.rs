@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use daemon::config::RuntimeKind;
 use model::network::ingress::{HttpRule, IngressRule};
 use model::pod::lifecycle::Phase;
-use model::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
+use model::spec::{
+    Command, ContainerSpec, DesiredService, NamedRequest, OnDisconnect, PodSpec, Seconds, ServiceFields,
+};
 use store::{PutMode, PutOutcome, Store};
 
 use super::banner;
@@ -70,6 +72,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         stop_grace_period: Seconds::default(),
         drain: None,
         stateful: None,
+        resources: NamedRequest::default(),
     };
     Ok(DesiredService {
         name: "hello".parse()?,

@@ -57,6 +57,9 @@ pub struct NodeView {
     /// The host ports in use, such as `8080/tcp`, each with the name of its pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host_ports: BTreeMap<String, String>,
+    /// Named resources that the node's operator has declared, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, NamedResourceView>,
     /// Pressure at the last heartbeat; null if the node's kernel does not report it.
     pub psi: Option<Psi>,
     /// When the node last sent a heartbeat.
@@ -68,6 +71,15 @@ pub struct NodeView {
     pub created_at: String,
     /// Lengths of the node's queues.
     pub queues: NodeQueuesView,
+}
+
+/// A named resource of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedResourceView {
+    /// The ids that the node offers, in the order in which pods get them.
+    pub ids: Vec<String>,
+    /// The ids that pods have, each with the name of its pod. The node may not offer one of them any more.
+    pub used: BTreeMap<String, String>,
 }
 
 /// Changes of a node's labels: a text sets a label, null removes it.

@@ -1,5 +1,7 @@
 //! A pod as `GET /pod` shows it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -114,6 +116,9 @@ pub struct PodView {
     /// Ports that it takes on its node, such as `8080/tcp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ports: Vec<String>,
+    /// The ids of named resources that it has, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, Vec<String>>,
     /// The ids of its images when its node started it; empty while unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageContent>,

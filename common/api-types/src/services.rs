@@ -9,7 +9,9 @@ use super::{CronStatus, JobStatus, rfc3339};
 use model::ids::ServiceName;
 use model::pod::image::ImageContent;
 use model::service::{RolloutMarks, Service, ServiceState};
-use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields, Stateful};
+use model::spec::{
+    ContainerSpec, DesiredService, NamedRequest, OnDisconnect, PodSpec, Seconds, ServiceFields, Stateful,
+};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -301,6 +303,9 @@ pub struct GenerationView {
     /// Whether its pods were known by their numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stateful: Option<Stateful>,
+    /// How many ids of each named resource its pods got.
+    #[serde(default, skip_serializing_if = "NamedRequest::is_empty")]
+    pub resources: NamedRequest,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
     /// The ids of its images, if known: an undo goes back to exactly these.

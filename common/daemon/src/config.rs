@@ -14,9 +14,9 @@ use crate::redis_url::RedisUrl;
 use crate::reserve::Reserve;
 use model::ids::NodeName;
 use model::network::address_range::AddressRange;
-use model::node::Resources;
 use model::node::host_access::HostAccess;
 use model::node::timing::Timing;
+use model::node::{ResourceIds, Resources};
 use model::spec::{Cpus, Memory, PlacementProfile};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
@@ -75,6 +75,8 @@ pub struct Config {
     }),
     pub node: NodeName = s.node("KUBELEET_NODE"),
     pub labels: BTreeMap<String, String> = s.value("KUBELEET_LABELS", "", labels),
+    /// Ids of named resources that the node offers to pods.
+    pub resources: ResourceIds = s.value("KUBELEET_RESOURCES", "", parsed),
     pub runtime: RuntimeKind = s.value("KUBELEET_RUNTIME", "docker", parsed),
     pub docker_host: Option<String> = s.variable("DOCKER_HOST"),
     /// A configured file must be readable; that of `docker login` may appear later.

@@ -125,6 +125,20 @@ name!(
     |s| is_container_name(s)
 );
 
+// It is a part of the name of a variable, KUBELEET_RESOURCE_GPU: no two names give the same.
+name!(
+    ResourceName,
+    "name of a resource",
+    "1 to 32 of a-z, 0-9 and '-', beginning with one of a-z, not ending with '-'",
+    |s| s.len() <= 32 && s.starts_with(|c: char| c.is_ascii_lowercase()) && is_dns_label(s)
+);
+
+// A number, or a UUID or address of a device.
+name!(ResourceId, "id of a resource", "1 to 64 letters, digits, '.', '_', ':' or '-'", |s| {
+    (1..=64).contains(&s.len())
+        && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))
+});
+
 // With its port if any. A name without dot and port is invalid: engines would use Docker Hub.
 name!(
     RegistryHost,

@@ -9,11 +9,12 @@ use crate::ids::{
     AppName, AssignmentId, ContainerName, LockId, NodeName, PodId, PodName, RegistryHost, ServiceName,
     ValueName, VolumeName,
 };
+use crate::node::ResourceIds;
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
-    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, NameAndReplicas, Period, PodSpec,
-    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful, StatusCodes, StopSignal, TextList,
-    Ulimit, VolumeMount,
+    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, NameAndReplicas, NamedRequest, Period,
+    PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful, StatusCodes, StopSignal,
+    TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -32,6 +33,7 @@ const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3]
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
 const OCTET: &str = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+const RESOURCE_NAME: &str = "^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$";
 const STATUS_RANGE: &str = "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$";
 const STATUSES: &str = "^[1-5][0-9]{2}(-[1-5][0-9]{2})?(, ?[1-5][0-9]{2}(-[1-5][0-9]{2})?){0,15}$";
 const PORT: &str = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
@@ -276,6 +278,17 @@ schemas! {
                 },
             },
         ],
+    });
+    NamedRequest => json!({
+        "type": "object",
+        "description": "How many ids of each named resource, by the name that nodes declare",
+        "example": {"gpu": 1},
+        "maxProperties": ResourceIds::MAX_NAMES,
+        "propertyNames": {
+            "type": "string", "pattern": RESOURCE_NAME,
+            "not": {"enum": ["cpu", "cpus", "memory", "pid", "pids", "disk", "port", "ports"]},
+        },
+        "additionalProperties": {"type": "integer", "minimum": 1, "maximum": ResourceIds::MAX_IDS},
     });
     VolumeMount => json!({
         "description": "A volume: `data:/var/lib/app` (persistent), `/cache` (local), `/srv/app:/app` (a path of \

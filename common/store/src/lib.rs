@@ -46,7 +46,7 @@ pub use network::proxies::ProxySign;
 pub use node::conditions::ObservedCondition;
 pub use node::dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use node::drains::DrainNews;
-pub use node::healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
+pub use node::healing::{FormerSpecs, HolderCorrection, NodeUsage, RestoreOutcome};
 pub use node::held::{HeldNode, HoldReason};
 pub use node::hints::WorkerHint;
 pub use node::labels::LabelNodeOutcome;
@@ -65,7 +65,8 @@ pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, Write
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use pod::scheduling::{
-    AssignOutcome, Assignment, CountedAssignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark,
+    AssignOutcome, Assignment, CountedAssignment, NamedAssignment, ParkOutcome, Parked, SchedulerQueue,
+    TAKEN_AT_ONCE, Unpark,
 };
 pub use recovery::RecoveryAnswer;
 pub use recovery::saved_state;

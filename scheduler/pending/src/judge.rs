@@ -48,6 +48,7 @@ pub async fn judge(
     for mut node in nodes {
         if record.node.as_ref() == Some(&node.name) {
             take_out(&mut node, pod, &mut placed);
+            record.resource_ids.keys().for_each(|id| drop(node.given_ids.remove(&id)));
         }
         snapshot.upsert(node);
     }

@@ -412,6 +412,9 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         pool.remove(&node.key);
         node.candidate.used = node.candidate.used.saturating_add(requirements.resources());
         node.candidate.take_ports(&requirements.host_ports, name);
+        if let Some(named) = &requirements.named {
+            node.candidate.take_ids(named);
+        }
         node.key.load = node.candidate.load(self.weights, self.typical_pressure);
         if node.candidate.has_free_slot() {
             pool.insert(node.key);

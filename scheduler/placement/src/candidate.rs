@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::RedisMillis;
-use model::ids::NodeName;
+use model::ids::{NodeName, ResourceName};
 use model::node::{Node, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState};
-use model::spec::{HostPorts, domain_of};
+use model::spec::{HostPorts, NamedRequest, domain_of};
 
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};
@@ -32,6 +32,16 @@ pub(crate) struct Candidate {
     labels: Option<Arc<BTreeMap<String, String>>>,
     /// With the pods' names; `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
+    /// How many ids of each named resource are free; `None` on most nodes.
+    free_ids: Option<Arc<BTreeMap<ResourceName, u64>>>,
+}
+
+/// Of a named resource: a pod needs more ids than are free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LackOfIds<'a> {
+    pub(crate) name: &'a ResourceName,
+    pub(crate) needed: u64,
+    pub(crate) free: u64,
 }
 
 impl Candidate {
@@ -52,6 +62,7 @@ impl Candidate {
             settings: node.facts.settings.clone().map(Arc::new),
             labels: (!node.facts.labels.is_empty()).then(|| Arc::new(node.facts.labels.clone())),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
+            free_ids: (!node.offered_ids().is_empty()).then(|| Arc::new(free_ids(node))),
         }
     }
 
@@ -78,6 +89,24 @@ impl Candidate {
         }
     }
 
+    /// Returns the first named resource of which too few ids are free.
+    pub(crate) fn lack_of_ids<'a>(&self, request: &'a NamedRequest) -> Option<LackOfIds<'a>> {
+        let free = |name: &ResourceName| self.free_ids.as_ref()?.get(name).copied();
+        let lacks =
+            request.iter().map(|(name, needed)| LackOfIds { name, needed, free: free(name).unwrap_or(0) });
+        lacks.into_iter().find(|lack| lack.free < lack.needed)
+    }
+
+    pub(crate) fn take_ids(&mut self, request: &NamedRequest) {
+        let Some(free_ids) = &mut self.free_ids else { return };
+        let free_ids = Arc::make_mut(free_ids);
+        for (name, count) in request.iter() {
+            if let Some(free) = free_ids.get_mut(name) {
+                *free = free.saturating_sub(count);
+            }
+        }
+    }
+
     pub(crate) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
         let pods = score::pod_load(self.used.pods, self.capacity.pods, weights);
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
@@ -90,4 +119,9 @@ impl Candidate {
     pub(crate) fn has_free_slot(&self) -> bool {
         self.used.pods < self.capacity.pods
     }
+}
+
+fn free_ids(node: &Node) -> BTreeMap<ResourceName, u64> {
+    let offered = node.offered_ids().iter();
+    offered.map(|(name, _)| (name.clone(), node.free_ids(name).count() as u64)).collect()
 }

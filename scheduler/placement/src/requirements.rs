@@ -10,7 +10,8 @@ use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
 use model::spec::{
-    HostPorts, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread, Stateful,
+    HostPorts, NamedRequest, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread,
+    Stateful,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Requirements {
     /// See [`PodSpec::needs_only_image`].
     pub needs_only_image: bool,
     pub host_ports: HostPorts,
+    /// Ids of named resources; `None` for nearly all pods.
+    pub named: Option<Arc<NamedRequest>>,
     pub host: Option<Arc<HostRequest>>,
     pub needs_shared_directory: bool,
     /// Workers of the version before cannot read its specification.
@@ -184,6 +187,9 @@ impl Hash for Requirements {
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
+        if let Some(named) = &self.named {
+            named.hash(state);
+        }
         if let Some(host) = &self.host {
             host.hash(state);
         }
@@ -214,6 +220,7 @@ impl Requirements {
             request: spec.request(),
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
+            named: (!spec.resources.is_empty()).then(|| Arc::new(spec.resources.clone())),
             host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
             is_stateful: spec.stateful.is_some(),

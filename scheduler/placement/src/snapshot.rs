@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use model::ids::{Incarnation, NodeName};
 use model::node::{Node, Resources};
-use model::spec::HostPorts;
+use model::spec::{HostPorts, NamedRequest};
 
 use crate::candidate::Candidate;
 use crate::placed::PlacedPods;
@@ -212,6 +212,14 @@ impl ClusterSnapshot {
         let entry = &mut self.entries[index as usize];
         entry.candidate.take_ports(ports, name);
         entry.node.host_ports.extend(ports.iter().map(|port| (port.to_owned(), name.to_owned())));
+    }
+
+    pub fn commit_ids(&mut self, node: &NodeName, request: &NamedRequest, name: &str) {
+        if let Some(&index) = self.by_name.get(node) {
+            let entry = &mut self.entries[index as usize];
+            entry.candidate.take_ids(request);
+            entry.node.give_ids(request, name);
+        }
     }
 
     pub fn get(&self, name: &NodeName) -> Option<&Node> {

@@ -1,10 +1,12 @@
 //! The smallest change that would let a pod run: each candidate is tried with the filters that decide.
 //!
-//! In this order: uncordon a node, change its labels, relax a rule that counts, ask for less, add a node.
+//! In this order: uncordon a node, change its labels, relax a rule that counts, ask for less, add a node,
+//! declare named resources.
 //!
 //! Tests: beside the code
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::RedisMillis;
 use model::node::{Node, Resource, Resources};
@@ -37,7 +39,10 @@ pub fn suggest(
     let labelled = || nodes.iter().find_map(|node| trial.label(node));
     let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
     let relaxed = || nodes.iter().find_map(|node| trial.relax(node));
-    uncordoned.or_else(labelled).or_else(relaxed).or_else(|| trial.ask_for_less(&nodes)).or_else(another)
+    let fewer = || nodes.iter().find_map(|node| trial.ask_for_fewer_ids(node));
+    let declared = || nodes.iter().find_map(|node| trial.declare_ids(node));
+    let less = uncordoned.or_else(labelled).or_else(relaxed).or_else(|| trial.ask_for_less(&nodes));
+    less.or_else(fewer).or_else(another).or_else(declared)
 }
 
 struct Trial<'a> {
@@ -114,8 +119,23 @@ impl Trial<'_> {
         Some(format!("asking for less lets it run on {}: {}", node.name, difference(asked, &request)))
     }
 
+    fn ask_for_fewer_ids(&self, node: &Node) -> Option<String> {
+        let fewer = self.needs.named.as_ref()?.lowered(|name| node.free_ids(name).count() as u64)?;
+        let words = format!("asking for {fewer} lets it run on {}", node.name);
+        let needs = Requirements { named: Some(Arc::new(fewer)), ..self.needs.clone() };
+        self.fits_with(node, &needs).then_some(words)
+    }
+
+    /// Where nothing but named resources is missing.
+    fn declare_ids(&self, node: &Node) -> Option<String> {
+        let named = self.needs.named.as_ref()?;
+        let needs = Requirements { named: None, ..self.needs.clone() };
+        let words = format!("a node that declares {named} in KUBELEET_RESOURCES lets it run");
+        self.fits_with(node, &needs).then_some(words)
+    }
+
     fn add_one_like(&self, node: &Node) -> Option<String> {
-        let empty = Node { used: Resources::default(), ..node.clone() };
+        let empty = Node { used: Resources::default(), given_ids: BTreeMap::new(), ..node.clone() };
         let why = "lets it run, for nothing else is missing than room";
         let counted = self.counted_against(node);
         let fits = self.passes_filters(&empty, self.needs)
@@ -171,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::NodeRules;
-    use crate::testing::{NOW, NodeBuilder, node, pod};
+    use crate::testing::{NOW, NodeBuilder, ids, node, pod};
 
     const GIB: u64 = 1 << 30;
 
@@ -187,6 +207,32 @@ mod tests {
         let mut pod = pod(0, 0, 0);
         pod.requirements.rules = NodeRules::of(&Placement { constraints, ..Placement::default() });
         pod
+    }
+
+    #[test]
+    fn fewer_ids_or_a_node_that_declares_them_are_suggested() {
+        let needs = |words: &str| {
+            let mut pod = pod(0, 0, 0);
+            pod.requirements.named = ids(words);
+            pod
+        };
+        let offers = |declared: &str, given: &[&str]| node("a").offers(declared, given);
+        for (node, pod, expected) in [
+            (offers("gpu=2", &[]), needs("gpu=2"), None),
+            (offers("gpu=2", &["gpu/0"]), needs("gpu=2"), Some("asking for gpu=1 lets it run on a")),
+            (
+                offers("gpu=2", &["gpu/0", "gpu/1"]),
+                needs("gpu=2"),
+                Some("another node like a lets it run, for nothing else is missing than room"),
+            ),
+            (
+                offers("slots=2", &[]),
+                needs("gpu=1 slots=1"),
+                Some("a node that declares gpu=1 slots=1 in KUBELEET_RESOURCES lets it run"),
+            ),
+        ] {
+            assert_eq!(suggestion(vec![node.clone()], &pod).as_deref(), expected, "{node:?}");
+        }
     }
 
     #[test]

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use model::RedisMillis;
-use model::ids::{Incarnation, PodId, ServiceName, SpecId};
-use model::node::{Node, Psi, Resources};
+use model::ids::{Incarnation, PodId, ResourceName, ServiceName, SpecId};
+use model::node::{Node, NodeSettings, Psi, Resources};
+use model::spec::{FORM_WITH_RULES, NamedRequest};
 use testkit::fixtures;
 
 use crate::{Generation, PodRequest, Requirements};
@@ -40,6 +43,16 @@ impl NodeBuilder {
         self.with(|n| (n.used.memory_bytes, n.facts.capacity.memory_bytes) = (used, capacity))
     }
 
+    /// `gpu=0,1`; of these, pods have `given`.
+    pub(crate) fn offers(self, declared: &str, given: &[&str]) -> Self {
+        let resources = declared.parse().unwrap();
+        let settings = NodeSettings { resources, forms: FORM_WITH_RULES, ..NodeSettings::default() };
+        self.with(|n| {
+            n.facts.settings = Some(settings);
+            n.given_ids = given.iter().map(|id| ((*id).to_owned(), "web".to_owned())).collect();
+        })
+    }
+
     pub(crate) fn psi(self, change: impl FnOnce(&mut Psi)) -> Self {
         self.with(|n| change(n.psi.get_or_insert_default()))
     }
@@ -70,4 +83,11 @@ pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
 
 pub(crate) fn generation(service: &str, spec: &str) -> Generation {
     Generation { service: ServiceName::new(service).unwrap(), spec: SpecId::new(spec).unwrap() }
+}
+
+/// `gpu=1 slots=2`.
+pub(crate) fn ids(words: &str) -> Option<Arc<NamedRequest>> {
+    let counts = words.split(' ').filter_map(|word| word.split_once('='));
+    let count = |(name, count): (&str, &str)| (ResourceName::new(name).unwrap(), count.parse().unwrap());
+    Some(Arc::new(counts.map(count).collect()))
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::{NodeName, PodId};
-use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
+use model::node::{Node, NodeKind, NodeSettings, NodeState, Psi, Resource, ResourceIds, Resources};
 use model::pod::Refusal;
-use model::spec::{HostPorts, Placement, PlacementProfile, Preference, Spread};
+use model::spec::{FORM_WITH_RULES, HostPorts, Placement, PlacementProfile, Preference, Spread};
 use proptest::prelude::*;
 
-use super::testing::{NOW, generation, node, pod};
+use super::testing::{NOW, generation, ids, node, pod};
 use super::*;
 
 mod profiles;
@@ -77,6 +77,11 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         })
         && (node.kind == NodeKind::Kubeleet || needs.needs_only_image)
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
+        && needs.named.iter().flat_map(|named| named.iter()).all(|(name, count)| {
+            let taken = |key: &String| node.given_ids.contains_key(key);
+            let offered = node.offered_ids().keys().filter(|key| key.starts_with(&format!("{name}/")));
+            offered.filter(|key| !taken(key)).count() as u64 >= count
+        })
 }
 
 /// Whatever room it has.
@@ -127,6 +132,7 @@ fn reference(
             best.used = best.used.saturating_add(pod.requirements.resources());
             best.host_ports
                 .extend(pod.requirements.host_ports.iter().map(|port| (port.into(), String::new())));
+            pod.requirements.named.iter().for_each(|named| best.give_ids(named, ""));
             Some(best.name.clone())
         })
         .collect()
@@ -213,6 +219,7 @@ prop_compose! {
         zone in prop_oneof![2 => Just(""), 1 => Just("a"), 1 => Just("b"), 1 => Just("c")],
         rack in prop_oneof![1 => Just(""), 2 => Just("1"), 2 => Just("2")],
         psi in any_psi(),
+        ids in prop_oneof![2 => Just(("", "")), 1 => Just(("gpu=3 slots=2", "gpu/1")), 1 => Just(("gpu=7,", "gpu/0"))],
     ) -> Node {
         let mut node = node("x").pods(used.0, has.0).cpu(used.1, has.1).memory(used.2, has.2).build();
         (node.beat, node.cordoned, node.psi) = (NOW - age, problems.0, psi);
@@ -221,6 +228,10 @@ prop_compose! {
         node.kind = if external { NodeKind::External } else { NodeKind::Kubeleet };
         node.facts.labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
         node.facts.labels.extend((!rack.is_empty()).then(|| ("rack".to_owned(), rack.to_owned())));
+        let resources: ResourceIds = ids.0.parse().unwrap();
+        let settings = NodeSettings { resources, forms: FORM_WITH_RULES, ..NodeSettings::default() };
+        node.facts.settings = (!settings.resources.is_empty()).then_some(settings);
+        node.given_ids = ResourceIds::from_text(ids.1).keys().map(|key| (key, "before".to_owned())).collect();
         node
     }
 }
@@ -298,11 +309,18 @@ fn any_rules() -> impl Strategy<Value = Option<Arc<NodeRules>>> {
 fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let ports =
         prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
-    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
-        |(cpu_millis, memory_bytes, pids, needs_only_image, ports)| Requirements {
+    let named = prop_oneof![
+        6 => Just(None),
+        2 => Just(ids("gpu=1")),
+        1 => Just(ids("gpu=2")),
+        1 => Just(ids("gpu=1 slots=1")),
+    ];
+    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports, named).prop_map(
+        |(cpu_millis, memory_bytes, pids, needs_only_image, ports, named)| Requirements {
             request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
+            named,
             host: None,
             needs_shared_directory: false,
             is_stateful: false,
@@ -382,6 +400,19 @@ proptest! {
     }
 
     #[test]
+    fn no_named_resource_is_overcommitted(nodes in any_nodes(), pods in any_pods()) {
+        let mut nodes: HashMap<_, _> = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
+        for (pod, name) in pods.iter().zip(place(&nodes.values().cloned().collect::<Vec<_>>(), &pods)) {
+            let Some((name, named)) = name.zip(pod.requirements.named.as_ref()) else { continue };
+            let node = nodes.get_mut(&name).unwrap();
+            let wanted: u64 = named.iter().map(|(_, count)| count).sum();
+            let before = node.given_ids.len() as u64;
+            node.give_ids(named, "pod");
+            prop_assert_eq!(node.given_ids.len() as u64 - before, wanted, "each id is given once");
+        }
+    }
+
+    #[test]
     fn constraints_hold(nodes in any_nodes(), pods in any_pods()) {
         let labels: HashMap<_, _> = nodes.iter().map(|n| (&n.name, &n.facts.labels)).collect();
         for (pod, name) in pods.iter().zip(place(&nodes, &pods)) {
@@ -428,6 +459,7 @@ proptest! {
             if let Some(name) = &name {
                 assert!(snapshot.commit(name, pod.requirements.resources()));
                 snapshot.commit_ports(name, &pod.requirements.host_ports, "web");
+                pod.requirements.named.iter().for_each(|named| snapshot.commit_ids(name, named, "web"));
                 pod.generation.iter().for_each(|generation| snapshot.commit_placed(name, generation));
             }
             one_by_one.push(name);

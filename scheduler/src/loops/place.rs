@@ -16,8 +16,8 @@ use pending::{Intake, PendingPod, locate_volumes, parked, read_needs, read_servi
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 use store::pending_hints;
 use store::{
-    AssignOutcome, Assignment, CountedAssignment, Parked, SchedulerQueue, Store, StoreError, Subscription,
-    TAKEN_AT_ONCE, channel,
+    AssignOutcome, Assignment, CountedAssignment, NamedAssignment, Parked, SchedulerQueue, Store, StoreError,
+    Subscription, TAKEN_AT_ONCE, channel,
 };
 
 use crate::apply::{AssignResult, Executor, chain_marks, unschedulable_message};
@@ -257,6 +257,7 @@ impl PlacementLoop {
                         incarnation: target.incarnation.clone(),
                         request,
                         host_ports: pod.request.requirements.host_ports.clone(),
+                        named: self.named(&pod, &target.name),
                         volumes: pod.volumes.clone(),
                         seen_labels: self.seen_labels(&pod, &target.name),
                         counted: counted(&pod),
@@ -280,6 +281,12 @@ impl PlacementLoop {
             return None;
         }
         self.view.snapshot().get(node).map(|node| node.labels_revision)
+    }
+
+    fn named(&self, pod: &PendingPod, node: &NodeName) -> Option<NamedAssignment> {
+        let request = pod.request.requirements.named.clone()?;
+        let offered = self.view.snapshot().get(node).map(|node| node.offered_ids().clone());
+        Some(NamedAssignment { request, offered: offered.unwrap_or_default() })
     }
 
     /// Returns the pods whose node refused, after reading these nodes again. With `spread_exactly`, a node

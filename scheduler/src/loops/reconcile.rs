@@ -720,7 +720,7 @@ impl ReconcileLoop {
             let Some(drift) = sums.drift(node) else { continue };
             let key = (node.name.clone(), node.incarnation.clone());
             if self.drifts.get(&key) == Some(&drift)
-                && self.store.correct_usage(node, &sums.used(&node.name), &drift.ports).await?
+                && self.store.correct_usage(node, &sums.used(&node.name), &drift.held).await?
             {
                 tracing::warn!(node = %node.name, "corrected the resources of its pods, by {drift:?}");
             } else {

@@ -6,7 +6,7 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::node::{Resource, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
-use store::{NodeUsage, PortCorrection};
+use store::{HolderCorrection, NodeUsage};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
@@ -14,8 +14,8 @@ use super::slots::{ReplicaSlot, SlotHolder};
 pub(crate) struct PassSums {
     pub(crate) suspects: Vec<PodRecord>,
     used: HashMap<NodeName, Resources>,
-    /// Uuid and name, by port.
-    ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
+    /// Uuid and name, by what they have: see [`NodeUsage::held`].
+    holders: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
     /// Counted; their records name another service, where they may be met again.
     strays: HashSet<PodId>,
@@ -29,7 +29,7 @@ pub(crate) struct PassSums {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
     pub(crate) used: [i64; 1 + Resource::ALL.len()],
-    pub(crate) ports: Vec<PortCorrection>,
+    pub(crate) held: Vec<HolderCorrection>,
 }
 
 impl PassSums {
@@ -40,9 +40,10 @@ impl PassSums {
         self.specs.extend(pod.spec.clone());
         let reserves = matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
         let Some(node) = pod.node.clone().filter(|_| reserves) else { return };
-        for port in pod.host_ports.split_ascii_whitespace() {
-            let of_node = self.ports.entry(node.clone()).or_default();
-            of_node.entry(port.to_owned()).or_default().push(format!("{} {}", pod.id, pod.name));
+        let ports = pod.host_ports.split_ascii_whitespace().map(|port| format!("port:{port}"));
+        for field in ports.chain(pod.resource_ids.keys().map(|id| format!("id:{id}"))) {
+            let of_node = self.holders.entry(node.clone()).or_default();
+            of_node.entry(field).or_default().push(format!("{} {}", pod.id, pod.name));
         }
         let used = self.used.entry(node).or_default();
         *used = used.saturating_add(Resources { pods: 1, ..pod.request });
@@ -79,23 +80,23 @@ impl PassSums {
     pub(crate) fn drift(&self, node: &NodeUsage) -> Option<Drift> {
         let actual = self.used(&node.name).to_array();
         let used = std::array::from_fn(|i| node.used[i].saturating_sub_unsigned(actual[i]));
-        let drift = Drift { used, ports: self.port_drift(node) };
+        let drift = Drift { used, held: self.holder_drift(node) };
         (drift != Drift::default()).then_some(drift)
     }
 
-    fn port_drift(&self, node: &NodeUsage) -> Vec<PortCorrection> {
-        let of_pods = self.ports.get(&node.name);
-        let ports: BTreeSet<&String> =
-            node.ports.keys().chain(of_pods.into_iter().flat_map(HashMap::keys)).collect();
-        let correction = |port: &String| {
-            let seen = node.ports.get(port).cloned().unwrap_or_default();
-            let holders = of_pods.and_then(|of_pods| of_pods.get(port));
+    fn holder_drift(&self, node: &NodeUsage) -> Vec<HolderCorrection> {
+        let of_pods = self.holders.get(&node.name);
+        let fields: BTreeSet<&String> =
+            node.held.keys().chain(of_pods.into_iter().flat_map(HashMap::keys)).collect();
+        let correction = |field: &String| {
+            let seen = node.held.get(field).cloned().unwrap_or_default();
+            let holders = of_pods.and_then(|of_pods| of_pods.get(field));
             // Pushed pods may want the same port.
             let is_right = holders.is_some_and(|holders| holders.contains(&seen));
             let actual = holders.and_then(|holders| holders.first()).cloned().unwrap_or_default();
-            (!is_right).then(|| PortCorrection { port: port.clone(), seen, actual })
+            (!is_right).then(|| HolderCorrection { field: field.clone(), seen, actual })
         };
-        ports.into_iter().filter_map(correction).collect()
+        fields.into_iter().filter_map(correction).collect()
     }
 }
 
@@ -106,6 +107,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use model::ids::Incarnation;
+    use model::node::ResourceIds;
     use model::pod::slot::Slot;
 
     use super::*;
@@ -139,12 +141,12 @@ mod tests {
         );
         for (used, expected) in [
             ([3, 300, 3 << 20, 21, 27], None),
-            ([4, 300, 3 << 20, 22, 27], Some(Drift { used: [1, 0, 0, 1, 0], ports: vec![] })),
-            ([-1, 0, 0, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20), -21, -27], ports: vec![] })),
+            ([4, 300, 3 << 20, 22, 27], Some(Drift { used: [1, 0, 0, 1, 0], held: vec![] })),
+            ([-1, 0, 0, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20), -21, -27], held: vec![] })),
         ] {
             let incarnation = Incarnation::random();
-            let ports = BTreeMap::new();
-            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
+            let held = BTreeMap::new();
+            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, held };
             assert_eq!(sums.drift(&usage), expected);
         }
     }
@@ -161,36 +163,49 @@ mod tests {
         }
         let begun = std::time::Instant::now();
         for name in nodes {
-            let (used, ports) = ([1, 0, 0, 0, 0], BTreeMap::new());
-            let usage = NodeUsage { name, incarnation: Incarnation::random(), reservations: 0, used, ports };
-            assert_eq!(sums.drift(&usage).unwrap().ports.len(), 5);
+            let (used, held) = ([1, 0, 0, 0, 0], BTreeMap::new());
+            let usage = NodeUsage { name, incarnation: Incarnation::random(), reservations: 0, used, held };
+            assert_eq!(sums.drift(&usage).unwrap().held.len(), 5);
         }
         assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]
-    fn ports_belong_to_the_pods_that_have_them_in_their_records() {
+    fn ports_and_ids_belong_to_the_pods_that_have_them_in_their_records() {
         let here = NodeName::new("here").unwrap();
         let mut sums = PassSums::default();
         let pod = record("web", 0, 1, Phase::Running);
         let holder = format!("{} {}", pod.id, pod.name);
-        let pod = PodRecord { node: Some(here.clone()), host_ports: "443/tcp 80/tcp".to_owned(), ..pod };
+        let resource_ids = ResourceIds::from_text("gpu/1");
+        let pod =
+            PodRecord { node: Some(here.clone()), host_ports: "443/tcp".to_owned(), resource_ids, ..pod };
         sums.add(&pod);
-        let drift = |ports: &[(&str, &str)]| {
-            let ports =
-                ports.iter().map(|(port, holder)| ((*port).to_owned(), (*holder).to_owned())).collect();
+        let drift = |held: &[(&str, &str)]| {
+            let held =
+                held.iter().map(|(field, holder)| ((*field).to_owned(), (*holder).to_owned())).collect();
             let incarnation = Incarnation::random();
             let used = [1, 0, 0, 0, 0];
-            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
-            let ports = sums.drift(&usage).unwrap_or_default().ports;
-            ports.into_iter().map(|one| (one.port, one.seen, one.actual)).collect::<Vec<_>>()
+            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, held };
+            let held = sums.drift(&usage).unwrap_or_default().held;
+            held.into_iter().map(|one| (one.field, one.seen, one.actual)).collect::<Vec<_>>()
         };
-        let correction = |port: &str, seen: &str, actual: &str| (port.into(), seen.into(), actual.into());
-        assert_eq!(drift(&[("80/tcp", &holder), ("443/tcp", &holder)]), []);
-        assert_eq!(drift(&[("80/tcp", &holder)]), [correction("443/tcp", "", &holder)]);
+        let correction = |field: &str, seen: &str, actual: &str| (field.into(), seen.into(), actual.into());
+        assert_eq!(drift(&[("id:gpu/1", &holder), ("port:443/tcp", &holder)]), []);
+        assert_eq!(drift(&[("id:gpu/1", &holder)]), [correction("port:443/tcp", "", &holder)]);
         assert_eq!(
-            drift(&[("80/tcp", &holder), ("443/tcp", "gone web"), ("53/udp", "- another program")]),
-            [correction("443/tcp", "gone web", &holder), correction("53/udp", "- another program", "")]
+            drift(&[("id:gpu/0", "gone web"), ("id:gpu/1", "gone web"), ("port:443/tcp", &holder)]),
+            [correction("id:gpu/0", "gone web", ""), correction("id:gpu/1", "gone web", &holder)]
+        );
+        assert_eq!(
+            drift(&[
+                ("id:gpu/1", &holder),
+                ("port:443/tcp", "gone web"),
+                ("port:53/udp", "- another program")
+            ]),
+            [
+                correction("port:443/tcp", "gone web", &holder),
+                correction("port:53/udp", "- another program", "")
+            ]
         );
     }
 }

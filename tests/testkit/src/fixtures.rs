@@ -7,11 +7,11 @@ use std::time::Duration;
 use daemon::config::{Config, Serves, Sources};
 use model::ids::{HolderId, Incarnation, NodeName, PodId, PodName, ServiceName, SpecId};
 use model::node::timing::Timing;
-use model::node::{Node, NodeInfo, NodeKind, NodeState, Resources};
+use model::node::{Node, NodeInfo, NodeKind, NodeState, ResourceIds, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::service::{Service, ServiceState};
-use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
+use model::spec::{ContainerSpec, DesiredService, NamedRequest, OnDisconnect, PodSpec, Seconds};
 use store::{Claimant, SilenceProof};
 
 pub const IMAGE: &str = "nginx";
@@ -52,6 +52,7 @@ pub fn service() -> Service {
             stop_grace_period: Seconds::default(),
             drain: None,
             stateful: None,
+            resources: NamedRequest::default(),
         },
         images: Vec::new(),
     }
@@ -87,6 +88,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         exit_code: None,
         address: String::new(),
         published_ports: Vec::new(),
+        resource_ids: ResourceIds::default(),
         images: Vec::new(),
         ready_since: None,
         kept_at: None,
@@ -128,6 +130,7 @@ pub fn node(name: &str, capacity: Resources) -> Node {
         facts: node_info(capacity),
         used: Resources::default(),
         host_ports: BTreeMap::new(),
+        given_ids: BTreeMap::new(),
         labels_revision: 0,
         psi: None,
     }

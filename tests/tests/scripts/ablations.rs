@@ -2,7 +2,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, nodes, volumes};
+use crate::{addresses, checks, host_ports, named_resources, nodes, volumes};
 
 macro_rules! notices {
     ($(
@@ -42,6 +42,12 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_host_ports: host_ports::many_drain_one_node_with_host_ports, "_prelude",
         "redis.call('HDEL', node_key, field)" => "", "keeps the host port";
+    /// Invariant 9.
+    an_assignment_of_ids_that_others_have: named_resources::two_schedulers_want_two_ids, "assign",
+        "if not holders[f] then" => "do", "have the id";
+    /// Invariant 9.
+    a_release_that_keeps_ids: named_resources::many_drain_one_node_with_ids, "_prelude",
+        "if ids then each_id(ids, release_field) end" => "", "keeps the id";
     an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "_prelude",
         "redis.call('HGET', addresses, '#' .. number) == name" => "true", "is told, and these are listed";
     an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",

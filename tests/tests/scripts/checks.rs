@@ -62,6 +62,7 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::default(),
+            named: None,
             volumes: Vec::new(),
             seen_labels: None,
             counted: None,

@@ -7,7 +7,7 @@ use model::ids::{AssignmentId, SchedulerId, ServiceName};
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::spec::HostPorts;
-use store::{AssignOutcome, Assignment, Claim, PodRef, PortCorrection, WriteOutcome};
+use store::{AssignOutcome, Assignment, Claim, HolderCorrection, PodRef, WriteOutcome};
 
 use crate::changing_nothing;
 
@@ -38,6 +38,7 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::from_text("8080/tcp".to_owned()),
+            named: None,
             volumes: Vec::new(),
             seen_labels: None,
             counted: None,
@@ -159,8 +160,8 @@ async fn a_pod_whose_port_another_program_has_is_given_back_and_its_node_avoided
     assert_eq!(fixture.assign_all(&session).await, [AssignOutcome::Refused]);
     let usage = fixture.store.node_usage(&[node("w1")]).await.unwrap().remove(0);
     let seen = "- another program".to_owned();
-    assert_eq!(usage.ports, [("8080/tcp".to_owned(), seen.clone())].into());
-    let free = [PortCorrection { port: "8080/tcp".to_owned(), seen, actual: String::new() }];
+    assert_eq!(usage.held, [("port:8080/tcp".to_owned(), seen.clone())].into());
+    let free = [HolderCorrection { field: "port:8080/tcp".to_owned(), seen, actual: String::new() }];
     assert!(fixture.store.correct_usage(&usage, &Default::default(), &free).await.unwrap());
     assert!(
         !fixture.store.correct_usage(&usage, &Default::default(), &free).await.unwrap(),

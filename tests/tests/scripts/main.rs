@@ -21,6 +21,7 @@ mod jobs;
 mod labels;
 mod lifecycle;
 mod maxmemory;
+mod named_resources;
 mod nodes;
 mod numbers;
 mod operations;

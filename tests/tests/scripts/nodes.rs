@@ -342,6 +342,7 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
         incarnation: seen.incarnation,
         request,
         host_ports: HostPorts::default(),
+        named: None,
         volumes: Vec::new(),
         seen_labels: None,
         counted: None,

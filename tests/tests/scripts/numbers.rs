@@ -73,6 +73,7 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
             incarnation,
             request,
             host_ports: HostPorts::default(),
+            named: None,
             volumes: Vec::new(),
             seen_labels: None,
             counted: None,

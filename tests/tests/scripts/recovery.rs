@@ -14,7 +14,7 @@ use testkit::fixtures;
 
 const PUSHED: &str = r#"{"name":"test","uuid":"mine","image":"i","replica":3,"cpus":"0.1","memory":"64MiB"}"#;
 
-async fn save(fixture: &Fixture) -> SavedState {
+pub(crate) async fn save(fixture: &Fixture) -> SavedState {
     let store = &fixture.store;
     let mut saved = SavedState::default();
     let names = store.service_names().await.unwrap();
@@ -42,6 +42,7 @@ async fn save(fixture: &Fixture) -> SavedState {
             restarts: record.restarts,
             address: record.address,
             published_ports: record.published_ports,
+            resource_ids: record.resource_ids,
             created_at: 0,
             since: 0,
             runs: record.runs,
@@ -54,7 +55,7 @@ async fn missing(store: &Store, saved: &SavedState) -> RecoveryPlan {
     plan(&store.known_state(saved).await.unwrap(), saved)
 }
 
-async fn carry_out(store: &Store, plan: &RecoveryPlan) {
+pub(crate) async fn carry_out(store: &Store, plan: &RecoveryPlan) {
     for service in &plan.services {
         store.recover_service(service, true).await.unwrap();
     }

@@ -65,6 +65,7 @@ async fn a_hundred_thousand() -> Vec<(String, u64)> {
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::default(),
+            named: None,
             volumes: Vec::new(),
             seen_labels: None,
             counted: None,

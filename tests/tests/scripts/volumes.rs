@@ -85,6 +85,7 @@ async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
                 incarnation,
                 request: REQUEST,
                 host_ports: Default::default(),
+                named: None,
                 volumes: volumes.clone(),
                 seen_labels: None,
                 counted: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
 use model::network::ContainerNetwork;
+use model::node::ResourceIds;
 use model::pod::payload::Payload;
 use model::spec::{ContainerSpec, OnDisconnect, PodSpec};
 use sha2::{Digest, Sha256};
@@ -25,6 +26,8 @@ pub struct Identity {
     pub container: Option<ContainerName>,
     pub on_disconnect: OnDisconnect,
     pub grace: Duration,
+    /// That the pod was given.
+    pub resources: ResourceIds,
 }
 
 impl Identity {
@@ -45,6 +48,7 @@ impl Identity {
             container: None,
             on_disconnect: spec.on_disconnect,
             grace: spec.grace(),
+            resources: ResourceIds::default(),
         }
     }
 
@@ -64,6 +68,7 @@ impl Identity {
         let service = self.service.as_ref().map_or(self.name.as_str(), |service| service.as_str());
         let cluster = self.cluster.as_ref().map(|cluster| (label::CLUSTER, cluster.to_string()));
         let container = self.container.as_ref().map(|name| (label::CONTAINER, name.to_string()));
+        let resources = (!self.resources.is_empty()).then(|| (label::RESOURCES, self.resources.to_string()));
         let labels = BTreeMap::from([
             (label::ORCHESTRATOR, "kubeleet".to_owned()),
             (label::NODE, self.node.to_string()),
@@ -73,7 +78,7 @@ impl Identity {
             (label::ON_DISCONNECT, self.on_disconnect.as_str().to_owned()),
             (label::GRACE, self.grace.as_secs().to_string()),
         ]);
-        labels.into_iter().chain(cluster).chain(container).collect()
+        labels.into_iter().chain(cluster).chain(container).chain(resources).collect()
     }
 }
 
@@ -132,6 +137,7 @@ pub struct Container {
     pub name: Option<ContainerName>,
     pub on_disconnect: OnDisconnect,
     pub grace: Duration,
+    pub resources: ResourceIds,
     pub state: ContainerState,
     /// By another client of the engine. Its state is still running.
     pub is_paused: bool,
@@ -155,6 +161,7 @@ impl Container {
             name: identity.container.clone(),
             on_disconnect: identity.on_disconnect,
             grace: identity.grace,
+            resources: identity.resources.clone(),
             state,
             is_paused: false,
             network: None,
@@ -192,6 +199,7 @@ impl Container {
             name,
             on_disconnect,
             grace: Duration::from_secs(grace),
+            resources: get(label::RESOURCES).map(ResourceIds::from_text).unwrap_or_default(),
             state,
             is_paused: false,
             network: None,
@@ -222,10 +230,12 @@ mod tests {
     fn one_of_several_containers_is_named_after_its_pod() {
         let pod = testing::identity("node", "pod", "assignment");
         let container = ContainerName::new("cache").unwrap();
-        let one = Identity { container: Some(container.clone()), ..pod.clone() };
+        let resources = ResourceIds::from_text("gpu/1 slots/3");
+        let one = Identity { container: Some(container.clone()), resources, ..pod.clone() };
         assert_eq!(one.container_name(), format!("{}-cache", pod.container_name()));
         let labels = one.labels();
         assert_eq!(labels["kubeleet.container"], "cache");
+        assert_eq!(labels["kubeleet.resources"], "gpu/1 slots/3");
         let get = |key: &str| labels.get(key).map(String::as_str);
         let found = Container::from_labels("h".into(), get, ContainerState::Created).unwrap();
         assert_eq!(found, Container::new("h".into(), &one, ContainerState::Created));

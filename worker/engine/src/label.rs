@@ -24,3 +24,5 @@ pub const ON_DISCONNECT: &str = "kubeleet.on-disconnect";
 pub const GRACE: &str = "kubeleet.grace";
 /// Absent from a pod's only container, and from a sandbox.
 pub const CONTAINER: &str = "kubeleet.container";
+/// Ids of named resources of its pod: `gpu/0 gpu/1`. Absent if it has none.
+pub const RESOURCES: &str = "kubeleet.resources";

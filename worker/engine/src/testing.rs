@@ -24,5 +24,6 @@ pub fn identity(node: &str, pod: &str, assignment: &str) -> Identity {
         container: None,
         on_disconnect: OnDisconnect::Keep,
         grace: Duration::from_secs(2),
+        resources: Default::default(),
     }
 }

@@ -55,8 +55,8 @@ impl NodePolicy {
 }
 
 /// Names all fields: a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 6] {
-    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain, stateful } = pod;
+fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 7] {
+    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain, stateful, resources } = pod;
     [
         // Its containers decide when it ends.
         ("kind", any(kind)),
@@ -68,6 +68,8 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 6] {
         ("drain", any(drain)),
         // The schedulers keep to it.
         ("stateful", any(stateful)),
+        // Only variables follow from them.
+        ("resources", any(resources)),
     ]
 }
 

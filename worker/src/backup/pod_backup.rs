@@ -369,6 +369,7 @@ mod tests {
             restarts: 0,
             address: String::new(),
             published_ports: Vec::new(),
+            resource_ids: Default::default(),
             created_at: 0,
             since: 0,
             runs: Vec::new(),

@@ -31,6 +31,7 @@ pub fn settings(config: &Config) -> NodeSettings {
         secret_key: config.secret_key.as_ref().map(|key| key.id().to_owned()),
         host: config.policy.host.clone(),
         forms: store::NEWEST_FORM,
+        resources: config.resources.clone(),
     }
 }
 

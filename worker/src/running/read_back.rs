@@ -111,6 +111,7 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     let spec = spec_of(context, &payload).await?;
     let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, spec);
     managed.desired = desired;
+    managed.resource_ids = record.resource_ids.clone();
     managed.network =
         ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
     image_checks::find(&context.worker, &mut managed).await;

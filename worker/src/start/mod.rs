@@ -17,4 +17,5 @@ pub(crate) mod image_checks;
 pub(crate) mod node_fault;
 pub(crate) mod pod_images;
 pub(crate) mod pod_start;
+pub(crate) mod resource_ids;
 pub(crate) mod volume_claims;

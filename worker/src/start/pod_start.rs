@@ -26,6 +26,7 @@ use crate::start::files_unavailable::FilesUnavailable;
 use crate::start::first_containers::{self, Interrupted};
 use crate::start::node_fault::is_node_fault;
 use crate::start::pod_images::{self, ImagesUnavailable};
+use crate::start::resource_ids::{self, IdsObstacle};
 use crate::start::volume_claims::{self, VolumeObstacle};
 use crate::support::measure;
 use crate::support::text::seconds;
@@ -37,6 +38,7 @@ const MAX_NODE_FAILURES: u32 = 3;
 
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
 const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
+const RESOURCE_LOST: &str = "ResourceLost";
 
 /// The creation of a secret or config wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
@@ -236,6 +238,18 @@ impl PodStart {
             Err(VolumeObstacle::Redis) => return StartPhase::Claim,
             Err(VolumeObstacle::Fenced) => return StartPhase::Done,
         }
+        match resource_ids::check(&self.context, &mut managed).await {
+            Ok(()) => {}
+            Err(IdsObstacle::Busy(message)) => {
+                measure::start("resources");
+                return self.try_again_or_give_back(managed.assignment, "ResourceBusy", message);
+            }
+            Err(IdsObstacle::Lost(message)) => {
+                return StartPhase::GiveBack(managed.assignment, RESOURCE_LOST, message);
+            }
+            Err(IdsObstacle::Engine(error)) => return self.after_failure(managed.assignment, error, ""),
+            Err(IdsObstacle::Redis) => return StartPhase::Claim,
+        }
         match first_containers::start(&worker, &mut managed).await {
             Ok(containers) => {
                 measure::start_took(begun.elapsed());
@@ -390,7 +404,7 @@ impl PodStart {
             _ => HostPorts::default(),
         };
         let message = match word {
-            VOLUME_ELSEWHERE => reason.clone(),
+            VOLUME_ELSEWHERE | RESOURCE_LOST => reason.clone(),
             _ => format!("{} could not start it {MAX_NODE_FAILURES} times: {reason}", worker.node),
         };
         tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");

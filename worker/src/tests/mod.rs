@@ -8,6 +8,7 @@ mod handing_over;
 mod health;
 mod holding;
 mod logs;
+mod named_resources;
 mod pre_stop;
 mod reconciling;
 mod recovering;

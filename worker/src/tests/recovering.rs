@@ -121,6 +121,38 @@ async fn an_operators_labels_survive_a_restart_of_the_worker_and_an_emptied_redi
     worker.end().await.unwrap();
 }
 
+#[tokio::test]
+async fn ids_of_named_resources_are_recovered_with_their_pods() {
+    let Some(mut rig) = Rig::new("ids_of_named_resources_are_recovered_with_their_pods") else { return };
+    rig.config.resources = "gpu=3".parse().unwrap();
+    let worker = rig.worker().until_registered(&rig).await;
+    let service = r#"{"name":"train","image":"alpine","replicas":2,"resources":{"gpu":1}}"#;
+    let pods = rig.assign_service(service).await;
+    let mut before = Vec::new();
+    for pod in &pods {
+        rig.until(pod.as_str(), Phase::Running).await;
+        before.push(rig.record(pod.as_str()).await.unwrap().resource_ids);
+    }
+    until_saved(&rig, 2).await;
+    let given = rig.store.node(&rig.node()).await.unwrap().unwrap().given_ids;
+    assert_eq!(given.len(), 2);
+
+    let _ok: String = rig.redis.blocking_cli(&["FLUSHALL"]);
+    drop(worker);
+    let worker = rig.worker();
+    eventually("it holds", || async { !rig.store.held_nodes().await.unwrap().is_empty() }).await;
+    assert_eq!(recover(&rig).await, 2);
+    rig.until_settled(2).await;
+    for (pod, before) in pods.iter().zip(before) {
+        assert_eq!(rig.record(pod.as_str()).await.unwrap().resource_ids, before);
+    }
+    eventually("the node has given them", || async {
+        rig.store.node(&rig.node()).await.unwrap().is_some_and(|node| node.given_ids == given)
+    })
+    .await;
+    worker.end().await.unwrap();
+}
+
 async fn handles(rig: &Rig) -> Vec<String> {
     let mut handles = Vec::new();
     for pod in PODS {

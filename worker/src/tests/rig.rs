@@ -13,7 +13,7 @@ use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::service::volume::VolumeClaim;
 use model::spec::ServiceInput;
-use store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
+use store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, NamedAssignment, Store};
 pub(super) use testkit::eventually;
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
@@ -143,6 +143,10 @@ impl Rig {
         let scheduler = SchedulerId::new("rig").unwrap();
         let node = self.store.node(&self.node()).await.unwrap().unwrap();
         let taken = self.store.take(&scheduler, desired.replicas as usize).await.unwrap();
+        let named = (!desired.pod.resources.is_empty()).then(|| NamedAssignment {
+            request: Arc::new(desired.pod.resources.clone()),
+            offered: node.offered_ids().clone(),
+        });
         let assignments: Vec<Assignment> = taken
             .into_iter()
             .map(|raw| {
@@ -156,6 +160,7 @@ impl Rig {
                     incarnation: node.incarnation.clone(),
                     request: Resources { pods: 1, ..Resources::default() },
                     host_ports: desired.pod.host_ports(),
+                    named: named.clone(),
                 }
             })
             .collect();

@@ -3,16 +3,20 @@
 use api_types::NodeShortage;
 use model::ids::ServiceName;
 use model::node::Resource;
-use model::spec::HostPorts;
+use model::spec::{HostPorts, NamedRequest};
 
 use super::amounts::{Rounded, amount, cores, memory};
 use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};
+
+const MAX_EXAMPLES: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     Amount(Resource),
     Ports,
     Permission,
+    /// Ids of named resources, whether free or not.
+    Ids,
     Rules,
     /// `max_per_node`.
     PerNode,
@@ -22,11 +26,12 @@ pub(crate) enum Lack {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub(crate) lack: Lack,
-    /// In the resource's unit; for ports nodes, for slots pods.
+    /// In the resource's unit; for ports nodes, for slots and ids pods.
     pub(crate) required: u64,
     pub(crate) allocatable: u64,
     pub(crate) service: ServiceName,
     pub(crate) ports: HostPorts,
+    pub(crate) named: NamedRequest,
     pub(crate) nodes: Vec<NodeShortage>,
 }
 
@@ -56,6 +61,17 @@ impl Shortage {
                 // Nodes with different settings may refuse different values.
                 let why = self.nodes.first().map_or("", |node| node.reason.as_str());
                 (ProblemKind::NotAllowed, format!("no node allows its pods: {why}"))
+            }
+            Lack::Ids => {
+                let why = self.nodes.iter().map(|one| format!("{} {}", one.node, one.reason));
+                let why: Vec<String> = why.take(MAX_EXAMPLES).collect();
+                let detail = format!(
+                    "requires {} for each of {required} pods but nodes declare enough for only {allocatable} \
+                     (KUBELEET_RESOURCES of each): {}; declare more, or add --allow-partial",
+                    self.named,
+                    why.join(", ")
+                );
+                (ProblemKind::InsufficientResource, detail)
             }
             Lack::Rules => {
                 let why =

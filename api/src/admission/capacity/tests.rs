@@ -84,6 +84,39 @@ fn what_no_node_allows_is_refused_with_the_setting_and_what_one_may_allow_is_not
 }
 
 #[test]
+fn a_service_is_refused_if_no_nodes_declare_enough_ids_of_its_named_resources() {
+    let offers = |name: &str, declared: &str| {
+        let settings = NodeSettings { resources: declared.parse().unwrap(), ..NodeSettings::default() };
+        with(name, |node| {
+            node.facts.settings = Some(settings);
+            // It may be free later.
+            node.given_ids = [("gpu/0".to_owned(), "other".to_owned())].into();
+        })
+    };
+    let nodes = [offers("a", "gpu=3 slots=1"), offers("b", "gpu=1"), node("c")];
+    for (fields, expected) in [
+        (json!({"resources": {"gpu": 3}}), ""),
+        (json!({"resources": {"gpu": 1}, "replicas": 4}), ""),
+        (
+            json!({"resources": {"gpu": 1}, "replicas": 5}),
+            "requires gpu=1 for each of 5 pods but nodes declare enough for only 4 (KUBELEET_RESOURCES of each): a has \
+             gpu=3, b has gpu=1, c has gpu=0; declare more, or add --allow-partial",
+        ),
+        (json!({"resources": {"gpu": 1}, "replicas": 1, "kind": "job", "job": {"completions": 9}}), ""),
+        (
+            json!({"resources": {"gpu": 1, "fpga": 1}}),
+            "requires fpga=1 gpu=1 for each of 1 pods but nodes declare enough for only 0 (KUBELEET_RESOURCES of each): \
+             a has fpga=0 gpu=3, b has fpga=0 gpu=1, c has fpga=0 gpu=0; declare more, or add --allow-partial",
+        ),
+    ] {
+        assert_eq!(detail(&Demand::of(&desired(&fields), None), &nodes), expected, "{fields}");
+    }
+    let large = json!({"resources": {"gpu": 4}, "image": "a"});
+    let running = Demand::of(&desired(&large), Some(&service(&json!({"resources": {"gpu": 4}}))));
+    assert_eq!(running.shortage(&nodes), None, "a service that has it can be changed");
+}
+
+#[test]
 fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free() {
     let used = |memory: u64| with("b", |node| node.used.memory_bytes = memory * GIB);
     let port = |holder: &str| {

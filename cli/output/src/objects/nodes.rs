@@ -1,6 +1,6 @@
 //! Nodes as table rows and descriptions.
 
-use api_types::{NodeView, PodView};
+use api_types::{NamedResourceView, NodeView, PodView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
 use model::node::{NodeKind, NodeState, Psi, Resources};
@@ -12,7 +12,7 @@ use crate::{TableRow, Titles, humanize};
 impl TableRow for NodeView {
     const TITLES: Titles = &["NAME", "STATUS", "KIND", "PODS", "CPUS", "MEMORY", "HEARTBEAT", "AGE"];
     const WIDE_TITLES: Titles =
-        &["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "SHARED", "MESSAGE"];
+        &["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "RESOURCES", "SHARED", "MESSAGE"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let (used, capacity) = (&self.used, &self.capacity);
@@ -31,6 +31,7 @@ impl TableRow for NodeView {
             format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
             self.psi.as_ref().map(pressure).unwrap_or_default(),
             humanize::labels(&self.labels).join(","),
+            resources(self).join(","),
             shared_word(self).to_owned(),
             humanize::shorten_message(message(self), 80),
         ]
@@ -99,6 +100,7 @@ pub fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent], now:
         .field("Memory", format!("{} of {} reserved", memory.0, memory.1))
         .field("Processes", processes(node))
         .field("Disk", disk(node))
+        .fields("Resources", node.resources.iter().map(|(name, one)| with_pods(name, one)))
         .field("For the system", kept_words(&node.reserved))
         .field("Shared volumes", node.shared_volumes.as_deref().unwrap_or_default())
         .field("Pressure", node.psi.as_ref().map_or_else(|| "not reported".to_owned(), pressure))
@@ -150,6 +152,24 @@ fn disk(node: &NodeView) -> String {
             format!("{used} of {offered} reserved")
         }
     }
+}
+
+/// Of each named resource, the ids in use: `gpu 1/2`.
+fn resources(node: &NodeView) -> Vec<String> {
+    let count =
+        |(name, one): (&String, &NamedResourceView)| format!("{name} {}/{}", one.used.len(), one.ids.len());
+    node.resources.iter().map(count).collect()
+}
+
+fn with_pods(name: &str, resource: &NamedResourceView) -> String {
+    let has_pod = |id: &String| match resource.used.get(id) {
+        Some(pod) => format!("{id} ({pod})"),
+        None => id.clone(),
+    };
+    let former = resource.used.iter().filter(|(id, _)| !resource.ids.contains(id));
+    let former = former.map(|(id, pod)| format!("{id} ({pod}, not declared any more)"));
+    let ids: Vec<String> = resource.ids.iter().map(has_pod).chain(former).collect();
+    format!("{name}: {}", ids.join(", "))
 }
 
 fn kept_words(kept: &Resources) -> String {

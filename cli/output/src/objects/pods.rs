@@ -96,7 +96,8 @@ pub fn describe(
         .field("Attempts", pod.attempts.to_string())
         .field("Restarts", pod.restarts.to_string())
         .field("Exit code", pod.exit_code.map(|code| code.to_string()).unwrap_or_default())
-        .field("Reserves", reservation(pod));
+        .field("Reserves", reservation(pod))
+        .fields("Resources", pod.resources.iter().map(|(name, ids)| format!("{name} {}", ids.join(","))));
     match service {
         Some(service) => {
             layout.section("Container", service.pod.containers.iter().flat_map(containers::lines))

@@ -101,6 +101,7 @@ pub fn describe(
         .fields("Labels", humanize::labels(&service.fields.labels))
         .fields("Placement", service.fields.placement.iter().flat_map(rules))
         .field("Stateful", service.pod.stateful.as_ref().map(ordinals).unwrap_or_default())
+        .field("Resources", service.pod.resources.to_string())
         .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))

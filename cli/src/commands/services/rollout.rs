@@ -210,9 +210,10 @@ async fn generations_of(name: &str, context: &Context<'_>) -> CommandResult<Vec<
 }
 
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
-    let GenerationView { on_disconnect, stop_grace_period, drain, stateful, containers, .. } = view.clone();
+    let GenerationView { on_disconnect, stop_grace_period, drain, stateful, resources, containers, .. } =
+        view.clone();
     let kind = service.pod.kind;
-    let pod = PodSpec { kind, on_disconnect, stop_grace_period, drain, stateful, containers };
+    let pod = PodSpec { kind, on_disconnect, stop_grace_period, drain, stateful, resources, containers };
     ServiceView { pod, ..service.clone() }
 }
 

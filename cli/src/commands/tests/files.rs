@@ -424,6 +424,7 @@ fn api_with_history(request: &str) -> String {
             stop_grace_period: service.pod.stop_grace_period,
             drain: None,
             stateful: None,
+            resources: Default::default(),
             containers,
             images: Vec::new(),
         }

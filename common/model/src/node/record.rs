@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{Incarnation, NodeName, PodId, ServiceName};
+use crate::ids::{Incarnation, NodeName, PodId, ResourceId, ResourceName, ServiceName};
 use crate::node::drain::Drain;
 use crate::node::host_access::HostAccess;
+use crate::node::named_resources::{self, ResourceIds};
 use crate::node::resources::Resources;
 use crate::node::timing::Timing;
+use crate::spec::NamedRequest;
 
 /// Pressure stall information (`avg10`): the percentage of the last ten seconds in which tasks waited.
 /// See <https://docs.kernel.org/accounting/psi.html>.
@@ -86,6 +88,9 @@ pub struct NodeSettings {
     pub host: HostAccess,
     /// The newest form of specifications that its worker reads; 0 means one before forms were told.
     pub forms: u32,
+    /// The ids of named resources that it offers.
+    #[serde(skip_serializing_if = "ResourceIds::is_empty")]
+    pub resources: ResourceIds,
 }
 
 impl NodeSettings {
@@ -105,6 +110,27 @@ impl Node {
     /// Its label `zone`, or "".
     pub fn zone(&self) -> &str {
         self.facts.labels.get("zone").map_or("", String::as_str)
+    }
+
+    /// Ids of named resources; none of an external worker.
+    pub fn offered_ids(&self) -> &ResourceIds {
+        static NONE: ResourceIds = ResourceIds::NONE;
+        self.facts.settings.as_ref().map_or(&NONE, |settings| &settings.resources)
+    }
+
+    /// In the order in which they are given away.
+    pub fn free_ids<'a>(&'a self, name: &'a ResourceName) -> impl Iterator<Item = &'a ResourceId> {
+        let is_free = |id: &&ResourceId| !self.given_ids.contains_key(&named_resources::key(name, id));
+        self.offered_ids().of(name).iter().filter(is_free)
+    }
+
+    /// As `assign` gives them to a pod.
+    pub fn give_ids(&mut self, request: &NamedRequest, pod: &str) {
+        for (name, count) in request.iter() {
+            let given = self.free_ids(name).take(usize::try_from(count).unwrap_or(usize::MAX));
+            let given: Vec<String> = given.map(|id| named_resources::key(name, id)).collect();
+            self.given_ids.extend(given.into_iter().map(|key| (key, pod.to_owned())));
+        }
     }
 }
 
@@ -194,6 +220,9 @@ pub struct Node {
     /// `8080/tcp`, with the name of its pod.
     #[serde(default)]
     pub host_ports: BTreeMap<String, String>,
+    /// By id of a named resource, `gpu/0`: the name of its pod. The node may offer the id no more.
+    #[serde(default)]
+    pub given_ids: BTreeMap<String, String>,
     /// Every change of a label raises it.
     #[serde(default)]
     pub labels_revision: u64,

@@ -99,6 +99,13 @@ impl Payload {
             );
             return Err(InvalidPayload::NotAPod(reason));
         }
+        if !pod.resources.is_empty() {
+            let reason = format!(
+                "`resources` ({}) needs a service, whose pods the schedulers give ids: apply a service, or a job",
+                pod.resources
+            );
+            return Err(InvalidPayload::NotAPod(reason));
+        }
         Ok(InlineSpec { pod, unknown })
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, SpecId};
 use crate::network::PublishedPort;
-use crate::node::Resources;
+use crate::node::{ResourceIds, Resources};
 use crate::pod::image::ImageContent;
 use crate::pod::lifecycle::Phase;
 use crate::pod::slot::Slot;
@@ -32,6 +32,9 @@ pub struct PodRecord {
     pub request: Resources,
     #[serde(default)]
     pub host_ports: String,
+    /// Of named resources.
+    #[serde(default)]
+    pub resource_ids: ResourceIds,
     pub created_at: RedisMillis,
     /// When this phase began.
     pub since: RedisMillis,

@@ -144,6 +144,7 @@ impl ServiceInput {
         violations.extend(fields.violations(&name, &pod));
         violations.extend(kind_checks::violations(&name, replicas, &fields, &pod));
         violations.extend(pod.stateful.iter().flat_map(Stateful::violations));
+        violations.extend(pod.resources.violations());
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));

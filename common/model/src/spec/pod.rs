@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartCondition, Stateful, stateful};
+use super::{
+    ContainerSpec, HostPorts, Kind, NamedRequest, RestartPolicy, Seconds, StartCondition, Stateful, stateful,
+};
 use crate::ids::SpecId;
 use crate::node::Resources;
 
@@ -36,6 +38,11 @@ pub struct PodSpec {
     /// is `ordered` or `parallel`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "stateful::unless_false")]
     pub stateful: Option<Stateful>,
+    /// Named resources that nodes declare (`KUBELEET_RESOURCES`), with how many ids of each the pod gets. No
+    /// other pod of the node has them, and its containers find them in variables: with `gpu: 2`,
+    /// `KUBELEET_RESOURCE_GPU` is `0,1`, for example. They get no device.
+    #[serde(default, skip_serializing_if = "NamedRequest::is_empty")]
+    pub resources: NamedRequest,
 }
 
 impl PodSpec {
@@ -89,6 +96,7 @@ impl PodSpec {
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
             && self.stateful.is_none()
+            && self.resources.is_empty()
             && self.on_disconnect == OnDisconnect::Keep
             && self.containers.len() == 1
             && self.containers.iter().all(ContainerSpec::has_only_image)

@@ -18,8 +18,9 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
     /// Whether a pod is stopped before its successor starts, or when its successor is good. By default the
-    /// latter, unless the pods are `stateful`, have volumes, host ports or `on_disconnect: stop`, are plain
-    /// processes, which have the ports of their machine, or the limits below say otherwise.
+    /// latter, unless the pods are `stateful`, have volumes, host ports, `resources` or
+    /// `on_disconnect: stop`, are plain processes, which have the ports of their machine, or the limits below
+    /// say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<UpdateOrder>,
     /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
@@ -116,7 +117,8 @@ impl UpdateOrder {
             || pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
             || !pod.shared_volumes().is_empty()
-            || !pod.host_ports().is_empty();
+            || !pod.host_ports().is_empty()
+            || !pod.resources.is_empty();
         if is_alone { Self::StopFirst } else { Self::StartFirst }
     }
 }

@@ -71,7 +71,7 @@ mod tests {
             incarnation: Incarnation::random(),
             reservations: 1,
             used,
-            ports: BTreeMap::new(),
+            held: BTreeMap::new(),
         };
         KeyCopy { usage: vec![usage], pods: BTreeMap::from([("a".to_owned(), pod)]), ..KeyCopy::default() }
     }

@@ -318,8 +318,18 @@ local function reserve_ports(node_key, pod_key, uuid, name, ports)
   each_port(ports, function(field) redis.call('HSETNX', node_key, field, uuid .. ' ' .. name) end)
 end
 
-local function has_port(holder, uuid)
+local function is_held_by(holder, uuid)
   return string.sub(holder, 1, #uuid + 1) == uuid .. ' '
+end
+
+-- Ids of named resources are "gpu/0 slots/3" in a pod. The node's field `id:gpu/0` has "<uuid> <name>" of the
+-- pod that was given it.
+local function each_id(ids, visit)
+  for id in string.gmatch(ids, '%S+') do visit('id:' .. id) end
+end
+local function reserve_ids(node_key, pod_key, uuid, name, ids)
+  redis.call('HSET', pod_key, 'ids', ids)
+  each_id(ids, function(field) redis.call('HSETNX', node_key, field, uuid .. ' ' .. name) end)
 end
 
 local function reserve(node_key, pods, amounts)
@@ -331,15 +341,15 @@ end
 
 local function release(node_key, pod_key)
   if redis.call('EXISTS', node_key) == 0 then return end
-  local amounts = redis.call('HMGET', pod_key, 'ports', unpack(RESOURCES))
-  local ports = table.remove(amounts, 1)
-  if ports then
-    local uuid = uuid_of(pod_key)
-    each_port(ports, function(field)
-      local holder = redis.call('HGET', node_key, field)
-      if holder and has_port(holder, uuid) then redis.call('HDEL', node_key, field) end
-    end)
+  local amounts = redis.call('HMGET', pod_key, 'ports', 'ids', unpack(RESOURCES))
+  local ports, ids = table.remove(amounts, 1), table.remove(amounts, 1)
+  local function release_field(field)
+    local holder = redis.call('HGET', node_key, field)
+    if holder and is_held_by(holder, uuid_of(pod_key)) then redis.call('HDEL', node_key, field) end
   end
+  if ports then each_port(ports, release_field) end
+  if ids then each_id(ids, release_field) end
+  if ids then redis.call('HDEL', pod_key, 'ids') end
   add_used(node_key, 'used_pods', -1)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end

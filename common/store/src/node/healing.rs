@@ -30,13 +30,14 @@ pub struct NodeUsage {
     pub reservations: i64,
     /// As [`Resources::to_array`]. Drift may make amounts negative.
     pub used: [i64; 1 + Resource::ALL.len()],
-    /// Maps `8080/tcp` to `<uuid> <name>` of its pod.
-    pub ports: BTreeMap<String, String>,
+    /// Maps `port:8080/tcp`, and `id:gpu/0` of a named resource, to `<uuid> <name>` of its pod.
+    pub held: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortCorrection {
-    pub port: String,
+pub struct HolderCorrection {
+    /// See [`NodeUsage::held`].
+    pub field: String,
     /// `<uuid> <name>`; empty if none.
     pub seen: String,
     pub actual: String,
@@ -152,7 +153,7 @@ impl Store {
         &self,
         seen: &NodeUsage,
         actual: &Resources,
-        ports: &[PortCorrection],
+        held: &[HolderCorrection],
     ) -> Result<bool, StoreError> {
         let [seen_pods, seen_used @ ..] = seen.used;
         let mut correct = usage_correct::Head {
@@ -166,12 +167,8 @@ impl Store {
             resources: actual,
         }
         .call();
-        for PortCorrection { port, seen, actual } in ports {
-            correct.add(usage_correct::Port {
-                field: format!("port:{port}"),
-                seen_holder: seen,
-                holder: actual,
-            });
+        for HolderCorrection { field, seen, actual } in held {
+            correct.add(usage_correct::Port { field, seen_holder: seen, holder: actual });
         }
         Ok(word("correcting what a node uses", self.link.script(&correct).await?)? == "OK")
     }
@@ -185,6 +182,9 @@ fn read_usage(name: &NodeName, value: Value) -> Option<NodeUsage> {
     for (at, resource) in Resource::ALL.into_iter().enumerate() {
         used[at + 1] = number(&resource.used_field())?;
     }
-    let ports = fields.with_prefix("port:").map(|(port, holder)| (port.to_owned(), holder)).collect();
-    Some(NodeUsage { name: name.clone(), incarnation, reservations: number("reservations")?, used, ports })
+    let of_prefix = |prefix: &'static str| {
+        fields.with_prefix(prefix).map(move |(held, holder)| (format!("{prefix}{held}"), holder))
+    };
+    let held = of_prefix("port:").chain(of_prefix("id:")).collect();
+    Some(NodeUsage { name: name.clone(), incarnation, reservations: number("reservations")?, used, held })
 }

@@ -205,8 +205,9 @@ impl Store {
     }
 }
 
-fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
-    let holders = fields.with_prefix("port:");
+/// By host port, or by id of a named resource.
+fn read_holders(fields: &HashFields<'_>, prefix: &str) -> BTreeMap<String, String> {
+    let holders = fields.with_prefix(prefix);
     let name = |holder: &str| holder.split_once(' ').map_or("a pod", |(_, name)| name).to_owned();
     holders.map(|(port, holder)| (port.to_owned(), name(&holder))).collect()
 }
@@ -254,7 +255,8 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         },
         shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),
         used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,
-        host_ports: read_host_ports(&fields),
+        host_ports: read_holders(&fields, "port:"),
+        given_ids: read_holders(&fields, "id:"),
         labels_revision: fields.number("labels_revision")?,
         psi: fields.json("psi")?,
     }))

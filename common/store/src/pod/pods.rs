@@ -11,7 +11,7 @@ use model::RedisMillis;
 use model::broken_key::BrokenKey;
 use model::ids::{AssignmentId, PodId, ServiceName};
 use model::network::ports_from_json;
-use model::node::Resources;
+use model::node::{ResourceIds, Resources};
 use model::pod::image::{self, ImageContent};
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
@@ -157,6 +157,10 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
             Ok::<_, StoreError>(fields.number::<u64>(resource.field())?.min(MAX_MEMORY_BYTES))
         })?,
         host_ports: fields.text("ports"),
+        resource_ids: match is_placed {
+            true => ResourceIds::from_text(&fields.text("ids")),
+            false => ResourceIds::default(),
+        },
         created_at: fields.number("created_at")?,
         since,
         reason,

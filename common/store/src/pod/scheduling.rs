@@ -1,6 +1,7 @@
 //! The scheduler's view of the queue: take, assign, park, unpark.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,11 +11,11 @@ use crate::reply::{list, parse, read, unexpected, word};
 use crate::scripts::{Call, assign, distinct, park, take, unpark};
 use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId, ServiceName};
-use model::node::Resources;
+use model::node::{ResourceIds, Resources};
 use model::pod::Refusal;
 use model::pod::payload::Payload;
 use model::service::volume::VolumeClaim;
-use model::spec::HostPorts;
+use model::spec::{HostPorts, NamedRequest};
 use redis_link::DedicatedConnection;
 
 /// A few milliseconds of Redis.
@@ -27,12 +28,22 @@ pub struct Assignment {
     pub incarnation: Option<Incarnation>,
     pub request: Resources,
     pub host_ports: HostPorts,
+    /// `None` for nearly all pods.
+    pub named: Option<NamedAssignment>,
     /// Unbound ones are bound to the node.
     pub volumes: Vec<VolumeClaim>,
     /// Of the node, if its labels were judged.
     pub seen_labels: Option<u64>,
     /// If rules that must hold count the pods of its service, or they are ordinals.
     pub counted: Option<CountedAssignment>,
+}
+
+/// A pod that gets ids of named resources: the script chooses the first free ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedAssignment {
+    pub request: Arc<NamedRequest>,
+    /// By the node, in the session with [`Assignment::incarnation`].
+    pub offered: ResourceIds,
 }
 
 /// Refused if another pod of the service was assigned since its pods were counted, or one before it in the
@@ -275,8 +286,10 @@ fn assign_call(
             nodes.len()
         });
     }
-    let (requests, request_index) =
-        distinct(assignments.iter().map(|one| (&one.request, &one.host_ports, one.payload.service())));
+    let (requests, request_index) = distinct(assignments.iter().map(|one| {
+        let named = one.named.as_ref().map(|named| &named.request);
+        (&one.request, &one.host_ports, named, one.payload.service())
+    }));
     let mut counted: Vec<(ServiceName, &CountedAssignment)> = Vec::new();
     for Assignment { payload, counted: one, .. } in assignments {
         if let Some((service, one)) = payload.service().zip(one.as_ref())
@@ -302,6 +315,12 @@ fn assign_call(
         dead_after_ms: dead_after,
     }
     .call();
+    let mut offered: HashMap<&NodeName, &ResourceIds> = HashMap::new();
+    for Assignment { node, named, .. } in assignments {
+        if let Some(NamedAssignment { offered: of_node, .. }) = named {
+            offered.insert(node, of_node);
+        }
+    }
     let mut seen_labels = HashMap::new();
     for Assignment { node, seen_labels: seen, .. } in assignments {
         if let Some(seen) = seen {
@@ -316,10 +335,12 @@ fn assign_call(
             seen_incarnation: incarnation.as_ref(),
             expected_pods: seen(node),
             seen_labels: seen_labels.get(node).copied(),
+            offered_ids: offered.get(node).map(ToString::to_string),
         });
     }
-    for (resources, ports, service) in requests {
-        call.add(assign::Request { ports: ports.as_str(), name: service.as_ref(), resources });
+    for (resources, ports, named, service) in requests {
+        let named = named.map(ToString::to_string);
+        call.add(assign::Request { ports: ports.as_str(), named, name: service.as_ref(), resources });
     }
     for (service, CountedAssignment { seen_mark, next_mark, opens_domains }) in &counted {
         call.add(assign::Counted {

@@ -151,6 +151,7 @@ fn saved_pod(record: PodRecord, payload: String) -> SavedPod {
         restarts: record.restarts,
         address: record.address,
         published_ports: record.published_ports,
+        resource_ids: record.resource_ids,
         created_at: record.created_at,
         since: record.since,
         runs: record.runs,

@@ -332,6 +332,7 @@ fn add_pod(call: &mut crate::scripts::Call<'_>, pod: &PodRecovery) {
         created_at: pod.created_at,
         runs: runs_text(&pod.runs),
         slot: pod.slot.to_string(),
+        ids: pod.resource_ids.to_string(),
         resources: &pod.request,
     });
 }

@@ -9,7 +9,7 @@ use crate::service::stored_spec::SpecFile;
 use model::RedisMillis;
 use model::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
 use model::network::PublishedPort;
-use model::node::Resources;
+use model::node::{ResourceIds, Resources};
 use model::pod::EndedRun;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
@@ -87,6 +87,7 @@ pub struct PodRecovery {
     pub restarts: u32,
     pub address: String,
     pub published_ports: Vec<PublishedPort>,
+    pub resource_ids: ResourceIds,
     /// 0 if unknown.
     pub created_at: RedisMillis,
     pub runs: Vec<EndedRun>,
@@ -237,6 +238,7 @@ impl<'a> Planner<'a> {
             restarts: pod.restarts,
             address: pod.address.clone(),
             published_ports: pod.published_ports.clone(),
+            resource_ids: pod.resource_ids.clone(),
             created_at: pod.created_at,
             runs: pod.runs.clone(),
             request: self.request(&payload),

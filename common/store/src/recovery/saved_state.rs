@@ -17,6 +17,7 @@ use model::ids::{
     AppName, AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName,
 };
 use model::network::PublishedPort;
+use model::node::ResourceIds;
 use model::node::labels::OwnLabels;
 use model::pod::EndedRun;
 use model::pod::lifecycle::Phase;
@@ -177,6 +178,9 @@ pub struct SavedPod {
     pub address: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_ports: Vec<PublishedPort>,
+    /// Of named resources.
+    #[serde(default, skip_serializing_if = "ResourceIds::is_empty")]
+    pub resource_ids: ResourceIds,
     /// 0 if unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
@@ -460,6 +464,7 @@ mod tests {
             restarts: 0,
             address: String::new(),
             published_ports: Vec::new(),
+            resource_ids: Default::default(),
             created_at: 0,
             since: 0,
             runs: Vec::new(),

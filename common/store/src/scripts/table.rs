@@ -134,11 +134,11 @@ scripts! {
         args: [node_count, request_count, counted_count, volume_count, pushed_pod_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
-            args: [node, seen_incarnation, expected_pods, seen_labels],
+            args: [node, seen_incarnation, expected_pods, seen_labels, offered_ids],
         }
         batch Request request {
             keys: [],
-            args: [ports, name, resources],
+            args: [ports, named, name, resources],
         }
         batch Counted counted {
             keys: [service_key, uq],
@@ -492,7 +492,7 @@ scripts! {
             keys: [pod_key, node_key, cs],
             args: [
                 uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts,
-                address, published, created_at, runs, slot, resources
+                address, published, created_at, runs, slot, ids, resources
             ],
         }
         creates: Pending | Running | Succeeded | Failed,

@@ -90,8 +90,8 @@ fn arguments_have_their_names() {
 
     // Two nodes, one request, one service whose rules count its pods, one volume, one pushed pod.
     let assign = argv(
-        "2 1 1 1 1 20000 w1 life - 3 w2 life - - 80/tcp web 100 64 50 0 web seen next 1 1 web_data_0 web data 0 - 1 web \
-         nginx 0 payload 2 1 a",
+        "2 1 1 1 1 20000 w1 life - 3 gpu/0 w2 life - - - 80/tcp gpu=1 web 100 64 50 0 web seen next 1 1 web_data_0 web \
+         data 0 - 1 web nginx 0 payload 2 1 a",
     );
     let read = script("assign").arguments(&assign);
     let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();

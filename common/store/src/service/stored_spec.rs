@@ -42,7 +42,8 @@ pub(crate) enum SpecFileError {
 impl SpecFile {
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec, fields: &ServiceFields) -> Self {
         let has_rules = fields.placement.as_ref().is_some_and(|placement| !placement.is_soft());
-        let version = if has_rules || pod.stateful.is_some() { FORM_WITH_RULES } else { PLAIN };
+        let is_newer = has_rules || pod.stateful.is_some() || !pod.resources.is_empty();
+        let version = if is_newer { FORM_WITH_RULES } else { PLAIN };
         Self { version, service: service.clone(), pod: pod.clone() }
     }
 
@@ -221,6 +222,22 @@ mod tests {
         assert_eq!(with(r#","stateful":false"#), plain);
         let text = serde_json::to_vec(&stateful).unwrap();
         assert_eq!(SpecFile::read(&text).unwrap(), stateful.pod);
+    }
+
+    #[test]
+    fn a_service_with_named_resources_is_another_form_and_generation() {
+        let with = |more: &str| file(&format!(r#"{{"name":"train","image":"a"{more}}}"#));
+        let (plain, one) = (with(""), with(r#","resources":{"gpu":1}"#));
+        assert_eq!(
+            (plain.version, one.version),
+            (3, 4),
+            "a scheduler that cannot count them must not place it"
+        );
+        assert_ne!(one.fingerprint(), plain.fingerprint());
+        assert_ne!(one.fingerprint(), with(r#","resources":{"gpu":2}"#).fingerprint());
+        assert_eq!(with(r#","resources":{}"#), plain);
+        let text = serde_json::to_vec(&one).unwrap();
+        assert_eq!(SpecFile::read(&text).unwrap(), one.pod);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod engine;
 mod external_worker;
 mod host_access;
 mod host_ports;
+mod named_resources;
 mod ready;
 mod resources;
 mod shared_directory;
@@ -39,6 +40,7 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     resources::PIDS,
     resources::DISK,
     host_ports::FREE,
+    named_resources::ENOUGH_IDS,
     host_access::ALLOWED,
     constraints::SATISFIED,
     zone::KNOWN,

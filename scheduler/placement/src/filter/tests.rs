@@ -151,6 +151,28 @@ fn a_host_port_belongs_to_one_pod_of_a_node() {
 }
 
 #[test]
+fn a_pod_goes_only_where_enough_ids_of_its_named_resources_are_free() {
+    let pod = r#"{"containers":[{"image":"a"}],"resources":{"gpu":2}}"#;
+    let requirements = Requirements::of(&serde_json::from_str(pod).unwrap());
+    let offers = |declared: &str, given: &[&str]| node("a").offers(declared, given);
+    for (declared, given, expected) in [
+        ("gpu=2", &[][..], &[][..]),
+        ("gpu=3 slots=1", &["gpu/1", "slots/0"], &[]),
+        ("gpu=3", &["gpu/1", "gpu/2"], &["InsufficientResource: needs 2 gpu, 1 of 3 free"]),
+        // Given before the node declared fewer.
+        ("gpu=2", &["gpu/7", "gpu/8"], &[]),
+        ("slots=9", &[], &["InsufficientResource: needs 2 gpu, and the node has none"]),
+        ("", &[], &["InsufficientResource: needs 2 gpu, and the node has none"]),
+    ] {
+        assert_eq!(refusals(offers(declared, given), requirements.clone()), expected, "{declared} {given:?}");
+    }
+    let old = offers("gpu=2", &[]).with(|n| n.facts.settings.as_mut().unwrap().forms = 3);
+    let expected = "WorkerTooOld: its worker cannot read the rules of the service; upgrade it";
+    assert_eq!(refusals(old, requirements), [expected]);
+    assert_eq!(refusals(offers("gpu=1", &["gpu/0"]), Requirements::default()), [""; 0]);
+}
+
+#[test]
 fn a_pod_that_asks_something_of_the_host_goes_only_to_nodes_that_allow_it() {
     let pod = r#"{"containers":[{"image":"a","volumes":["/etc/localtime:/etc/localtime:ro"]}]}"#;
     let requirements = Requirements::of(&serde_json::from_str(pod).unwrap());

@@ -25,6 +25,9 @@ impl Reason {
     /// Taken by another pod or program.
     pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
 
+    /// Too few ids of a named resource.
+    pub const INSUFFICIENT_RESOURCE: Self = Self("InsufficientResource");
+
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
     pub const CPU_UNKNOWN: Self = Self("CpuUnknown");

@@ -1,18 +1,23 @@
-//! Keeps pods with rules, and ordinals, away from workers of the version before, which cannot read their
-//! specifications. External workers read none.
+//! Keeps pods with rules or named resources, and ordinals, away from workers of the version before, which
+//! cannot read their specifications. External workers read none.
 
 use model::node::NodeKind;
 use model::spec::FORM_WITH_RULES;
 
 use super::types::{NodeFilter, Reason};
+use crate::requirements::Requirements;
 
 pub(super) const READS_IT: NodeFilter = NodeFilter {
     reason: Reason("WorkerTooOld"),
     is_feasible: |candidate, requirements, _| match &candidate.settings {
-        Some(settings) if requirements.rules.is_some() || requirements.is_stateful => {
+        Some(settings) if needs_form(requirements) => {
             candidate.kind == NodeKind::External || settings.forms >= FORM_WITH_RULES
         }
         _ => true,
     },
     explain: |_, _, _, _| "its worker cannot read the rules of the service; upgrade it".to_owned(),
 };
+
+fn needs_form(requirements: &Requirements) -> bool {
+    requirements.rules.is_some() || requirements.is_stateful || requirements.named.is_some()
+}

@@ -41,6 +41,7 @@ fn place_all(snapshot: &ClusterSnapshot, pods: &[PodRequest]) -> Vec<Option<Node
 fn commit(snapshot: &mut ClusterSnapshot, name: &NodeName, pod: &PodRequest) {
     assert!(snapshot.commit(name, pod.requirements.resources()));
     snapshot.commit_ports(name, &pod.requirements.host_ports, "web");
+    pod.requirements.named.iter().for_each(|named| snapshot.commit_ids(name, named, "web"));
     pod.generation.iter().for_each(|generation| snapshot.commit_placed(name, generation));
     if pod.requirements.profile == PlacementProfile::RoundRobin {
         snapshot.commit_use(name);
@@ -88,6 +89,7 @@ proptest! {
             node.used = node.used.saturating_add(pod.requirements.resources());
             let ports = pod.requirements.host_ports.iter();
             node.host_ports.extend(ports.map(|port| (port.to_owned(), String::new())));
+            pod.requirements.named.iter().for_each(|named| node.give_ids(named, ""));
             pod.generation.iter().for_each(|generation| placed.add(&name, generation));
         }
     }

@@ -8,6 +8,7 @@ use daemon::clock::BootInstant;
 use engine::{Container, ContainerRequest, ContainerState, Identity};
 use model::ids::{AssignmentId, ContainerName, NodeName, ServiceName};
 use model::network::ContainerNetwork;
+use model::node::ResourceIds;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::pod::{ContainerProgress, EndedRun};
@@ -35,6 +36,7 @@ pub(crate) struct ManagedPod {
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) network: ContainerNetwork,
     pub(crate) volume_epochs: BTreeMap<String, u64>,
+    pub(crate) resource_ids: ResourceIds,
     pub(crate) drained: Option<String>,
     pub(crate) runs: Vec<EndedRun>,
     pub(crate) is_reported: bool,
@@ -62,6 +64,7 @@ impl ManagedPod {
             retry_at: None,
             network: ContainerNetwork::default(),
             volume_epochs: BTreeMap::new(),
+            resource_ids: ResourceIds::default(),
             drained: None,
             runs: Vec::new(),
             is_reported: true,
@@ -151,6 +154,9 @@ impl ManagedPod {
         if self.spec.kind == Kind::Job {
             environment.insert(JOB_INDEX, self.payload.replica.to_string()).ok();
         }
+        for (name, ids) in self.resource_ids.environment() {
+            environment.insert(&name, ids).ok();
+        }
         Some(ContainerRequest {
             identity: Identity { container: name, ..self.identity(worker) },
             container: ContainerSpec { memory, environment, ..spec.clone() },
@@ -162,7 +168,10 @@ impl ManagedPod {
 
     pub(crate) fn identity(&self, worker: &Worker) -> Identity {
         let owner = (worker.identity.cluster(), &worker.node);
-        Identity::of_pod(owner, (&self.payload, &self.spec), self.service.as_ref(), &self.assignment)
+        let resources = self.resource_ids.clone();
+        let of_pod =
+            Identity::of_pod(owner, (&self.payload, &self.spec), self.service.as_ref(), &self.assignment);
+        Identity { resources, ..of_pod }
     }
 
     pub(crate) fn address(&self, uses_host_network: bool) -> Option<IpAddr> {
@@ -197,6 +206,7 @@ impl ManagedPod {
             restarts: self.restarts(),
             address: String::new(),
             published_ports: Vec::new(),
+            resource_ids: self.resource_ids.clone(),
             created_at: 0,
             since: 0,
             runs: Vec::new(),

@@ -1,6 +1,6 @@
 -- Corrects usage that differs from the records, unless it changed since the caller read it: `reservations`
--- counts reservations, and a release changes the sums. `port` is a host port, with its value as seen and as
--- it must be; '' is none.
+-- counts reservations, and a release changes the sums. `port` is a host port or an id of a named resource,
+-- with its value as seen and as it must be; '' is none.
 -- Reply: 'OK' | 'CHANGED' (read again)
 local node_key = head_keys()
 local node, incarnation, seen_reservations, seen_pods, seen_used, pods = head_args()

@@ -41,8 +41,8 @@ local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
 local function read_node(n)
   local node_key, pq = node_keys(n)
   -- The incarnation is '' for a node that has none; `expected_pods` is '' if the scheduler expects no number,
-  -- `seen_labels` if no pod has rules for labels.
-  local node, seen_incarnation, expected_pods, seen_labels = node_args(n)
+  -- `seen_labels` if no pod has rules for labels, `offered_ids` if no pod gets ids of named resources.
+  local node, seen_incarnation, expected_pods, seen_labels, offered_ids = node_args(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
   local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, disk_problem,
@@ -61,7 +61,7 @@ local function read_node(n)
     free[r], reserved[r] = (tonumber(record[r]) or 0) - (tonumber(record[RESOURCE_COUNT + r]) or 0), 0
   end
   return { key = node_key, name = node, refusal = refusal, free_pods = (tonumber(max_pods) or 0) - used_pods, free = free,
-    reserved = reserved, queue = {}, message = 'assigned to ' .. node }
+    reserved = reserved, queue = {}, offered_ids = offered_ids, message = 'assigned to ' .. node }
 end
 
 -- Each request is passed once, with the name of the service; pushed pods have names of their own.
@@ -71,8 +71,13 @@ local function read_request(q)
     request[r] = bounded(texts[r])
     if request[r] > 0 then asked[#asked + 1] = r end
   end
-  local ports, name = request_args(q)
+  local ports, named, name = request_args(q)
   request.texts, request.asked, request.ports, request.name = texts, asked, ports, name
+  -- Named resources are "gpu=1 slots=2", or '' for nearly all pods.
+  for of_name, count in string.gmatch(named, '(%S+)=(%d+)') do
+    request.named = request.named or {}
+    request.named[#request.named + 1] = { name = of_name, count = tonumber(count) }
+  end
   return request
 end
 
@@ -107,9 +112,43 @@ local function has_free_ports(node, uuid, ports)
   each_port(ports, function(field)
     -- The type of the key was checked: no error after the first write.
     local holder = redis.call('HGET', node.key, field)
-    if holder and not has_port(holder, uuid) then is_free = false end
+    if holder and not is_held_by(holder, uuid) then is_free = false end
   end)
   return is_free
+end
+
+-- The ids that no pod has, by name, in the order of the node's offer. They are taken from `first` on.
+local function free_ids_of(node)
+  if node.free_ids then return node.free_ids end
+  node.free_ids = {}
+  local fields, names = {}, {}
+  for id in string.gmatch(node.offered_ids, '%S+') do
+    fields[#fields + 1], names[#names + 1] = 'id:' .. id, string.match(id, '^[^/]*')
+  end
+  local holders = #fields > 0 and redis.call('HMGET', node.key, unpack(fields)) or {}
+  for f, name in ipairs(names) do
+    local of_name = node.free_ids[name] or { first = 1 }
+    node.free_ids[name] = of_name
+    if not holders[f] then of_name[#of_name + 1] = string.sub(fields[f], #'id:' + 1) end
+  end
+  return node.free_ids
+end
+local function has_free_ids(node, named)
+  local free = free_ids_of(node)
+  for _, asked in ipairs(named) do
+    local of_name = free[asked.name]
+    if not of_name or #of_name - of_name.first + 1 < asked.count then return false end
+  end
+  return true
+end
+local function take_ids(node, named)
+  local ids, free = {}, free_ids_of(node)
+  for _, asked in ipairs(named) do
+    local of_name = free[asked.name]
+    for at = of_name.first, of_name.first + asked.count - 1 do ids[#ids + 1] = of_name[at] end
+    of_name.first = of_name.first + asked.count
+  end
+  return table.concat(ids, ' ')
 end
 
 -- By the index of the pod. Pods share the record, so a volume bound in this batch is bound for later pods,
@@ -260,7 +299,8 @@ for p = 1, pod_count do
   elseif node.refusal then
     replies[p] = node.refusal
   elseif node.free_pods < 1 or not fits(request, node.free)
-    or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports)) then
+    or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports))
+    or (request.named and not has_free_ids(node, request.named)) then
     replies[p] = 'full'
   elseif of_pod and has_conflict(of_pod) then
     replies[p] = 'conflict'
@@ -291,6 +331,7 @@ for p = 1, pod_count do
       if record[r] ~= texts[r] then redis.call('HSET', pod_key, RESOURCES[r], texts[r]) end
     end
     reserve_ports(node.key, pod_key, uuid, name, request.ports)
+    if request.named then reserve_ids(node.key, pod_key, uuid, name, take_ids(node, request.named)) end
     if of_pod then
       bind(node, of_pod)
       -- The name may be another machine's later.

@@ -18,7 +18,7 @@ for p = 1, pod_count do
   local pod_key, node_key, cs = pod_keys(p)
   -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if unknown.
   local uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts, address,
-    published, created_at, runs, slot = pod_args(p)
+    published, created_at, runs, slot, ids = pod_args(p)
   local holder = service ~= '' and redis.call('HGET', wanted_key, slot)
   if redis.call('EXISTS', pod_key) == 1 then
     replies[p] = 'present'
@@ -49,6 +49,7 @@ for p = 1, pod_count do
       redis.call('SADD', cs, payload)
       redis.call('PERSIST', cs)
       reserve(node_key, 1, pod_resources(p))
+      if ids ~= '' then reserve_ids(node_key, pod_key, uuid, name, ids) end
       add(running, uuid, name, node, 'recorded again: it runs on ' .. node)
     elseif phase == 'pending' then
       redis.call('LPUSH', sq, payload)

@@ -42,6 +42,7 @@ fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
         restarts: 0,
         address: String::new(),
         published_ports: Vec::new(),
+        resource_ids: Default::default(),
         created_at: 0,
         since: 0,
         runs: Vec::new(),
