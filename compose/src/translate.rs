@@ -6,6 +6,7 @@ mod draft;
 mod environment;
 pub(crate) mod files_beside;
 mod local_mounts;
+mod named_resources;
 pub(crate) mod networks;
 pub(crate) mod ports;
 mod service_fields;
@@ -13,6 +14,7 @@ mod volumes;
 
 pub(crate) use draft::{ServiceDraft, Translate};
 pub(crate) use environment::{env_file, environment};
+pub(crate) use named_resources::{device_requests, generic_resources, resources};
 pub(crate) use ports::ports;
 pub(crate) use service_fields::*;
 pub(crate) use volumes::{common_volumes, note_uses, share_volumes, volumes};

@@ -35,7 +35,6 @@ const NO_NAMESPACES: &str = "containers share no namespace with the machine or w
 const NO_PRIVILEGES: &str =
     "containers get no privileges beyond the default; remove it, or use another image";
 const ENGINE: &str = "kubeleet leaves it to the engine's default";
-const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
 const LIMIT_RESERVES: &str = "kubeleet reserves the limit";
 const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
 
@@ -244,6 +243,11 @@ pub(crate) static TABLE: &[FieldRow] = &[
         "the `ingress` of a service; without the field, a service keeps what it has",
     ),
     honoured("services.*.x-kubeleet.stateful", to::stateful, "whether each pod is known by its number"),
+    honoured(
+        "services.*.x-kubeleet.resources",
+        to::resources,
+        "how many ids of named resources each pod gets",
+    ),
     honoured("services.*.x-kubeleet.scheduler", to::copied, "the `scheduler` of a service: its profile"),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
@@ -292,8 +296,16 @@ pub(crate) static TABLE: &[FieldRow] = &[
         to::memory_reservation,
         "as `mem_reservation`",
     ),
-    not_honoured("services.*.deploy.resources.reservations.generic_resources", PLACEMENT),
-    refused("services.*.deploy.resources.reservations.devices", NO_DEVICES),
+    honoured(
+        "services.*.deploy.resources.reservations.generic_resources",
+        to::generic_resources,
+        "as `resources`: ids that nodes declare; a `kind` is written in lower case",
+    ),
+    honoured(
+        "services.*.deploy.resources.reservations.devices",
+        to::device_requests,
+        "`count` as `resources: {gpu: 1}`, by the name in `capabilities`; containers get no device, only ids",
+    ),
     known("services.*.deploy.restart_policy", Parts, "wins over `restart`"),
     honoured("services.*.deploy.restart_policy.condition", to::restart_condition, ""),
     not_honoured("services.*.deploy.restart_policy.delay", "the pause between restarts grows by itself"),

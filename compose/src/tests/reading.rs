@@ -143,6 +143,23 @@ fn each_field_becomes_the_one_of_a_service() {
             "ingress",
             serde_json::json!([{"host": "web.example", "path": "/", "port": 80, "protocol": "http", "tls": "auto"}]),
         ),
+        ("x-kubeleet: {resources: {gpu: '${GPUS:-2}'}}", "resources", serde_json::json!({"gpu": 2})),
+        (
+            "deploy: {resources: {reservations: {generic_resources: [{discrete_resource_spec: {kind: NVIDIA-GPU, value: 2}}, \
+             {discrete_resource_spec: {kind: slots, value: 1}}]}}}",
+            "resources",
+            serde_json::json!({"nvidia-gpu": 2, "slots": 1}),
+        ),
+        (
+            "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu, utility]}]}}}",
+            "resources",
+            serde_json::json!({"gpu": 1}),
+        ),
+        (
+            "deploy: {resources: {reservations: {devices: [{device_ids: ['0', '3'], capabilities: [gpu]}]}}}",
+            "resources",
+            serde_json::json!({"gpu": 2}),
+        ),
         ("x-kubeleet: {stateful: '${STATEFUL:-true}'}", "stateful", serde_json::json!(true)),
         (
             "x-kubeleet: {stateful: {by: rack, zones: '3', start: parallel}}",
