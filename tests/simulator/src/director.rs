@@ -81,6 +81,7 @@ impl Director {
             | Scenario::Rules
             | Scenario::Ordinals
             | Scenario::Drains
+            | Scenario::Resources
             | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),

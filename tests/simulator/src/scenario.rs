@@ -36,12 +36,14 @@ pub enum Scenario {
     Ordinals,
     /// Random faults while operators drain nodes and uncordon them again.
     Drains,
+    /// Random faults on services whose pods get ids of named resources.
+    Resources,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 15] = [
+    pub const ALL: [Scenario; 16] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -56,6 +58,7 @@ impl Scenario {
         Scenario::Rules,
         Scenario::Ordinals,
         Scenario::Drains,
+        Scenario::Resources,
         Scenario::Jobs,
     ];
 }

@@ -240,6 +240,8 @@ scenarios! {
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
         Drains, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    an_id_of_a_named_resource_belongs_to_one_pod_of_its_node:
+        Resources, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     ordinals_start_in_order_and_are_in_one_place:
         Ordinals, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
@@ -442,6 +444,14 @@ ablations! {
     with_an_uncordoned_node_that_is_drained_further, seed 2:
         "cordon", "redis.call('HDEL', node_key, 'drain', 'drain_said')" => "0",
         "does not converge";
+    }
+    Resources {
+    with_an_assignment_of_ids_that_others_have, seed 0:
+        "assign", "if not holders[f] then" => "do",
+        "resources: ";
+    with_a_release_that_keeps_ids, seed 0:
+        "_prelude", "if ids then each_id(ids, release_field) end" => "",
+        "resources: ";
     }
     Outage {
     with_a_death_by_a_scheduler_that_could_not_write, seed 16:

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::ContainerState;
+use engine::{Container, ContainerState};
 use model::ids::{PodId, ServiceName, VolumeName};
 use model::pod::slot::Slot;
 
@@ -26,6 +26,8 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     let clients = world.clients.lock();
     let mut found = misplaced_payloads(observed, &clients.expected, &locations);
     found.extend(wrong_accounts(observed));
+    found.extend(wrong_ids(observed));
+    found.extend(shared_ids(&world.cluster.hosts));
     let copied = &world.faults.copied_slots;
     found.extend(wrong_slots(observed, copied));
     found.extend(wrong_endpoints(observed));
@@ -211,6 +213,43 @@ fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
                 "invariant 9: node {name} has {:?} reserved, its pods request {sum:?}",
                 node.used
             ));
+        }
+    }
+    found
+}
+
+/// Ids of named resources belong to one pod of their node.
+fn wrong_ids(observed: &SimulatedState) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, node) in &observed.nodes {
+        let pods = observed.pods.iter().filter(|(_, pod)| pod.has_reservation() && pod.node == *name);
+        let mut of_pods = BTreeMap::new();
+        for (uuid, id) in pods.flat_map(|(uuid, pod)| pod.ids.keys().map(move |id| (uuid, id))) {
+            if let Some(other) = of_pods.insert(id.clone(), uuid.clone()) {
+                let (other, name) = (short(&other), short(uuid));
+                found.push(format!("resources: {id} of a node belongs to pod {other} and pod {name}"));
+            }
+        }
+        if of_pods != node.given_ids {
+            let given = &node.given_ids;
+            found.push(format!("resources: {name} has given {given:?}, and its pods have {of_pods:?}"));
+        }
+    }
+    found
+}
+
+/// Whatever Redis says.
+fn shared_ids(hosts: &[SimulatedHost]) -> Vec<String> {
+    let mut found = Vec::new();
+    for host in hosts {
+        let running = host.running();
+        for (at, one) in running.iter().enumerate().filter(|(_, one)| !one.resources.is_empty()) {
+            let shares =
+                |other: &&Container| other.pod != one.pod && other.resources.has_common(&one.resources);
+            if let Some(other) = running[..at].iter().find(shares) {
+                let (host, one, other) = (host.name(), one.pod.short(), other.pod.short());
+                found.push(format!("resources: containers of pods {one} and {other} share an id on {host}"));
+            }
         }
     }
     found

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
+use model::node::ResourceIds;
 use model::pod::payload::Payload;
 
 /// Returns `{key, content}` for each key in KEYS, or for all. A missing key's content is nil, a tombstone's
@@ -22,8 +23,8 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   local head = string.sub(key, 1, 3)
   local value
   if head == 'pod' then
-    value = fields(key, 13, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids', 'disk', 'service', 'replica',
-      'generation', 'image', 'reason', 'message')
+    value = fields(key, 14, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids', 'disk', 'service', 'replica',
+      'generation', 'image', 'reason', 'message', 'ids')
     if value and value[1] == 'stopped' then value = 'stopped' end
   elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
     value = redis.call('LRANGE', key, 0, -1)
@@ -31,8 +32,9 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = fields(key, 14, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
-      'used_pids', 'used_disk', 'used_pods', 'own_labels', 'cordoned')
+    value = fields(key, 24, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
+      'used_pids', 'used_disk', 'used_pods', 'own_labels', 'cordoned', 'id:gpu/0', 'id:gpu/1', 'id:gpu/2', 'id:gpu/3',
+      'id:gpu/4', 'id:slots/0', 'id:slots/1', 'id:slots/2', 'id:slots/3', 'id:slots/4')
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
   elseif string.sub(key, 1, 8) == 'service:' then
@@ -60,6 +62,7 @@ pub(crate) struct SimulatedPod {
     pub(crate) image: String,
     pub(crate) reason: String,
     pub(crate) message: String,
+    pub(crate) ids: ResourceIds,
 }
 
 impl SimulatedPod {
@@ -80,6 +83,8 @@ pub(crate) struct ObservedNode {
     pub(crate) used: [i64; 5],
     pub(crate) has_label_disk: bool,
     pub(crate) is_cordoned: bool,
+    /// The uuid of the pod that has it, by id of a named resource.
+    pub(crate) given_ids: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -198,19 +203,39 @@ fn pod(value: &Value) -> SimulatedPod {
         image,
         reason,
         message,
+        ids,
     ] = texts(value);
     let request = [number(&cpu), number(&memory), number(&pids), number(&disk), 1];
     let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
-    SimulatedPod { phase, node, assignment, request, service, replica, generation, image, reason, message }
+    let ids = ResourceIds::from_text(&ids);
+    SimulatedPod {
+        phase,
+        node,
+        assignment,
+        request,
+        service,
+        replica,
+        generation,
+        image,
+        reason,
+        message,
+        ids,
+    }
 }
 
 fn node(value: &Value) -> ObservedNode {
-    let [state, incarnation, amounts @ .., own_labels, cordoned]: [String; 14] = texts(value);
-    let amounts = amounts.map(|amount| number(&amount));
+    let [state, incarnation, fields @ ..]: [String; 24] = texts(value);
+    let (amounts, [own_labels, cordoned, holders @ ..]) = fields.split_first_chunk::<10>().unwrap() else {
+        panic!("READ_SCRIPT returns this many fields");
+    };
+    let amounts = amounts.each_ref().map(|amount| number(amount));
     let capacity = std::array::from_fn(|at| amounts[at]);
     let used = std::array::from_fn(|at| amounts[5 + at]);
     let (has_label_disk, is_cordoned) = (own_labels.contains("ssd"), cordoned == "1");
-    ObservedNode { state, incarnation, capacity, used, has_label_disk, is_cordoned }
+    let ids = ["gpu", "slots"].into_iter().flat_map(|name| (0..5).map(move |id| format!("{name}/{id}")));
+    let uuid = |(id, holder): (String, &String)| Some((id, holder.split_once(' ')?.0.to_owned()));
+    let given_ids = ids.zip(holders).filter_map(uuid).collect();
+    ObservedNode { state, incarnation, capacity, used, has_label_disk, is_cordoned, given_ids }
 }
 
 fn service(value: &Value) -> ObservedService {

@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ordinals, has_rules, has_several_containers,
-    has_volume, image_in_the_end, update_order,
+    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ids, has_ordinals, has_rules,
+    has_several_containers, has_volume, image_in_the_end, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -23,6 +23,7 @@ const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"
 const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
+const IMAGES_WITH_RESOURCES: [&str; 5] = ["stop:gpu1", "stop:gpu2", "keep:gpu1", "keep:gpu2", "keep:gpu3"];
 const MAX_REPLICAS: u64 = 4;
 
 /// Of all services.
@@ -31,6 +32,7 @@ pub(crate) enum RuleKind {
     None,
     Labels,
     Ordinals { start: &'static str },
+    Resources,
 }
 
 #[derive(Debug, Clone)]
@@ -173,6 +175,7 @@ impl ClientState {
             RuleKind::None => IMAGES,
             RuleKind::Labels => IMAGES_WITH_RULES,
             RuleKind::Ordinals { .. } => IMAGES_WITH_ORDINALS,
+            RuleKind::Resources => IMAGES_WITH_RESOURCES,
         };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
@@ -277,8 +280,9 @@ async fn put(
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         // The only node that the rules leave may be full otherwise.
-        let has_one_node = has_rules(&service.image) || has_ordinals(&service.image);
-        let cpus = if has_one_node { "0.1" } else { "0.5" };
+        let has_few_nodes =
+            has_rules(&service.image) || has_ordinals(&service.image) || has_ids(&service.image);
+        let cpus = if has_few_nodes { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
     if has_check(&service.image) {
@@ -293,6 +297,10 @@ async fn put(
     }
     if has_rules(&service.image) {
         input["placement"] = serde_json::json!({"constraints": ["disk"], "max_per_node": MAX_PER_NODE});
+    }
+    if has_ids(&service.image) {
+        let slots = if service.image.ends_with('2') { "slots" } else { "gpu" };
+        input["resources"] = serde_json::json!({"gpu": 1, slots: 1});
     }
     if let RuleKind::Ordinals { start } = clients.lock().rules {
         input["stateful"] = serde_json::json!({"by": "node.hostname", "start": start});

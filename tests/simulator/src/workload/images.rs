@@ -62,3 +62,8 @@ pub(crate) fn has_volume(image: &str) -> bool {
 pub(crate) fn has_ordinals(image: &str) -> bool {
     image.contains(":ordinal")
 }
+
+/// Its pods get ids of named resources.
+pub(crate) fn has_ids(image: &str) -> bool {
+    image.contains(":gpu")
+}

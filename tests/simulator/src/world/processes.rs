@@ -22,6 +22,8 @@ use crate::world::state::World;
 const NODE_CPUS: &str = "2";
 /// Enough for the pushed pods too, wherever they are pushed.
 const NODE_PODS: &str = "8";
+/// The pods of all services have some in the end. The checks read these ids.
+const NODE_IDS: &str = "gpu=5 slots=5";
 const MAX_PUSHED_PODS: usize = 4;
 const PUSH_RATE: u64 = 250;
 
@@ -173,6 +175,7 @@ fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> 
         ("KUBELEET_MEMORY", "1GiB"),
         ("KUBELEET_DISK", "64GiB"),
         ("KUBELEET_MAX_PODS", NODE_PODS),
+        ("KUBELEET_RESOURCES", NODE_IDS),
         ("KUBELEET_RESTART_BACKOFF", "1s"),
     ]);
     // This machine's proxy is not part of the simulation.

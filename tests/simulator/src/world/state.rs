@@ -139,6 +139,7 @@ impl World {
 fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
     match options.scenario {
         Scenario::Rules => RuleKind::Labels,
+        Scenario::Resources => RuleKind::Resources,
         Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
         Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },
         _ => RuleKind::None,
