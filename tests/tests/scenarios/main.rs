@@ -22,6 +22,7 @@ mod leaving;
 mod logs;
 mod memo;
 mod mistakes;
+mod named_resources;
 mod names;
 mod placement;
 mod pod_isolation;
