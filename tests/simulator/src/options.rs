@@ -15,6 +15,8 @@ pub struct Switches {
     pub open_gates: bool,
     /// Workers do not find the payloads in `rq` that no task works on.
     pub no_sweep: bool,
+    /// Engines do not tell which ids of named resources a container has.
+    pub hidden_ids: bool,
     /// Users ask for it, and the checks do not know.
     pub start_at_once: bool,
 }

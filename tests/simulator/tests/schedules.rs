@@ -378,6 +378,7 @@ ablations! {
     with_a_fence_after_death, seed 51 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 4 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
+    with_workers_that_do_not_see_who_has_an_id, seed 16 of Resources: hidden_ids => "share an id";
     with_ordinals_that_start_at_once, seed 0 of Ordinals: start_at_once => "ordinals: ";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }

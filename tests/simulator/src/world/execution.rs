@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use engine::RuntimeError;
+use model::node::ResourceIds;
 use store::RedisCommand;
 
 use crate::machine::bus::{EngineReply, EngineRequest, HostCall, RedisRequest};
@@ -266,12 +267,17 @@ impl World {
         self.watch_engine(host, &request);
         let engine = &self.cluster.hosts[host];
         let error = |message: &str| Err(RuntimeError::Engine(message.to_owned()));
-        let reply = match draw {
+        let mut reply = match draw {
             0..=3 => error("not reachable"),
             4..=6 => engine.execute(&request.call, false).and_then(|_| error("interrupted")),
             7..=9 => engine.execute(&request.call, true).and_then(|_| error("reply lost")),
             _ => engine.execute(&request.call, true),
         };
+        if let Ok(EngineReply::Containers(all)) = &mut reply
+            && self.switches.hidden_ids
+        {
+            all.iter_mut().for_each(|container| container.resources = ResourceIds::default());
+        }
         if let HostCall::Stop(handle, _) | HostCall::Halt(handle) = &request.call {
             self.note_end(host, handle);
         }
