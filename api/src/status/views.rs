@@ -24,7 +24,7 @@ pub(crate) fn generation(
     outcome: GenerationOutcome,
     (pod, images): (PodSpec, Vec<ImageContent>),
 ) -> GenerationView {
-    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain, stateful } = pod;
+    let PodSpec { kind: _, mode: _, containers, on_disconnect, stop_grace_period, drain, stateful } = pod;
     let (outcome, message) = match outcome {
         GenerationOutcome::Unknown => (None, String::new()),
         GenerationOutcome::Good => (Some(GenerationOutcomeView::Good), String::new()),

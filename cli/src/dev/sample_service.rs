@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use daemon::config::RuntimeKind;
 use model::network::ingress::{HttpRule, IngressRule};
 use model::pod::lifecycle::Phase;
-use model::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
+use model::spec::{
+    Command, ContainerSpec, DesiredService, Mode, OnDisconnect, PodSpec, Seconds, ServiceFields,
+};
 use store::{PutMode, PutOutcome, Store};
 
 use super::banner;
@@ -69,6 +71,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
         drain: None,
+        mode: Mode::default(),
         stateful: None,
     };
     Ok(DesiredService {

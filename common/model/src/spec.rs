@@ -16,6 +16,7 @@ mod job;
 mod kind;
 mod kind_checks;
 mod limits;
+mod mode;
 mod node_constraint;
 mod placement;
 mod placement_profile;
@@ -45,6 +46,7 @@ pub use job::{Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, MAX_CO
 pub use kind::Kind;
 pub use kind_checks::MAX_CRON_NAME;
 pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
+pub use mode::Mode;
 pub use node_constraint::{InvalidConstraint, NodeConstraint};
 pub use placement::{FORM_WITH_RULES, Placement, Preference, Spread, domain_of};
 pub use placement_profile::PlacementProfile;

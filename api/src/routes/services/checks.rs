@@ -42,7 +42,7 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// Schedulers of the version before know neither rules nor `stateful`.
+/// Schedulers of the version before know neither rules nor `stateful` nor `mode`.
 async fn check_rules(
     app: &AppState,
     desired: &DesiredService,
@@ -52,9 +52,11 @@ async fn check_rules(
         |fields: &ServiceFields| fields.placement.clone().filter(|rules: &Placement| !rules.is_soft());
     let has_old_rules = existing.is_some_and(|service| rules(&service.fields) == rules(&desired.fields));
     let was_stateful = existing.is_some_and(|service| service.pod.stateful == desired.pod.stateful);
+    let was_global = existing.is_some_and(Service::is_global);
     let field = match (rules(&desired.fields), &desired.pod.stateful) {
         (Some(_), _) if !has_old_rules => "placement",
         (_, Some(_)) if !was_stateful => "stateful",
+        _ if desired.pod.mode.is_global() && !was_global => "mode: global",
         _ => return Ok(()),
     };
     let older = app.store.older_schedulers().await?;

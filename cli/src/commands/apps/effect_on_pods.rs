@@ -21,6 +21,7 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
     });
     let changed = changed.collect::<Vec<_>>().join(", ");
     match before.pod != after.pod {
+        true if before.pod.mode.is_global() => format!("its pods are replaced: {changed}"),
         true => {
             let replaced = before.replicas.min(after.replicas);
             let is = if replaced == 1 { "is" } else { "are" };
@@ -61,6 +62,7 @@ mod tests {
                 "image: a\nuser: app\nreplicas: 3",
                 "1 pod is replaced: labels (removed), replicas 1 → 3, user",
             ),
+            ("image: a\nmode: global", "image: b\nmode: global", "its pods are replaced: image"),
             ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas 3 → 5"),
             ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
             (
