@@ -9,7 +9,7 @@ use model::node::Node;
 use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
 use model::spec::PlacementProfile;
-use placement::{ClusterSnapshot, Outcome, PlacementPolicy, decide};
+use placement::{ClusterSnapshot, Outcome, PlacementPolicy, Target, decide};
 use store::{Store, StoreError};
 
 use crate::intake::{Intake, PendingPod};
@@ -32,6 +32,8 @@ pub enum Place {
     Nowhere(Vec<Refusal>),
     /// It belongs to no service: nothing would start it elsewhere.
     Pushed,
+    /// Its global service has a pod on each node: it goes when no other pod is left.
+    Global,
     /// No node can be chosen for it: why.
     Unreadable(String),
 }
@@ -44,6 +46,7 @@ impl Place {
         match self {
             Self::On(_) => None,
             Self::Pushed => Some("it belongs to no service: nothing would start it elsewhere".to_owned()),
+            Self::Global => Some("its service is global: it is stopped when all others are gone".to_owned()),
             Self::Unreadable(why) => Some(why.clone()),
             Self::Nowhere(refusals) if refusals.is_empty() => Some("there is no other node".to_owned()),
             Self::Nowhere(refusals) => {
@@ -64,7 +67,8 @@ fn in_words(refusal: &Refusal) -> String {
     format!("{} ({}{more})", refusal.reason, examples.join(", "))
 }
 
-/// In the order in which they leave: by service, the highest replica first. Each place counts for the next.
+/// In the order in which they leave: by service, the highest replica first, those of global services last.
+/// Each place counts for the next.
 /// `profile` is that of pods whose service names none.
 pub async fn plan_drain(
     store: &Store,
@@ -101,9 +105,14 @@ pub async fn plan_drain(
         Some(LeavingPod { record: record_of(pod)?, place: Place::Pushed, is_bound: false })
     }));
     pods.sort_by_key(leaves_before);
+    let (global, mut pods): (Vec<PendingPod>, Vec<PendingPod>) =
+        pods.into_iter().partition(PendingPod::is_global);
     let places = places(store, policy, profile, name, &mut pods).await?;
     leaving.extend(pods.iter().zip(places).filter_map(|(pod, place)| {
         Some(LeavingPod { record: record_of(pod)?, place, is_bound: is_bound(pod, name) })
+    }));
+    leaving.extend(global.iter().filter_map(|pod| {
+        Some(LeavingPod { record: record_of(pod)?, place: Place::Global, is_bound: false })
     }));
     Ok(leaving)
 }
@@ -134,7 +143,7 @@ async fn places(
             let ordinals = placed.ordinals.get_mut(&generation.service);
             ordinals.into_iter().for_each(|places| places.retain(|_, node| node != name));
         }
-        pod.request.target = planned.clone();
+        pod.request.target = planned.clone().map(Target::Planned);
     }
     let names = store.node_names().await?;
     let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());

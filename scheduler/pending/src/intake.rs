@@ -11,7 +11,7 @@ use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 use model::spec::PodSpec;
 use placement::{
-    BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements, Target,
     UnreportedVolume, VolumePlaces,
 };
 use store::{Parked, Store, StoreError};
@@ -21,8 +21,14 @@ pub struct PendingPod {
     pub payload: Payload,
     pub request: PodRequest,
     pub volumes: Vec<VolumeClaim>,
-    /// Of its service, if rules that must hold count its pods, or they are ordinals.
+    /// Of its service, if rules that must hold count its pods, they are ordinals, or it is global.
     pub seen_mark: Option<Arc<str>>,
+}
+
+impl PendingPod {
+    pub(crate) fn is_global(&self) -> bool {
+        matches!(self.request.target, Some(Target::Only(_) | Target::Nowhere))
+    }
 }
 
 impl Borrow<PodRequest> for PendingPod {
@@ -192,7 +198,9 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
     let rule = spec.stateful.clone().filter(|_| generation.is_some()).map(Arc::new);
     let ordinal = rule.map(|rule| Ordinal { index: payload.replica, rule });
     let (id, requirements) = (payload.id.clone(), Requirements::of(spec));
-    let request = PodRequest { id, requirements, generation, ordinal, target: None };
+    // Until its service is read.
+    let target = (spec.mode.is_global() && generation.is_some()).then_some(Target::Nowhere);
+    let request = PodRequest { id, requirements, generation, ordinal, target };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default(), seen_mark: None }
 }
 

@@ -14,7 +14,7 @@ pub async fn read_needs(store: &Store) -> Result<Vec<(Resources, u64)>, StoreErr
     let names = store.service_names().await?;
     let services = store.services(&names).await?.found();
     let wanted = services.iter().filter(|service| service.pod.kind.is_service());
-    Ok(most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.replicas)))))
+    Ok(most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.wanted_pods())))))
 }
 
 fn most_frequent(requests: impl Iterator<Item = (Resources, u64)>) -> Vec<(Resources, u64)> {

@@ -14,7 +14,7 @@ use crate::class::PodClass;
 use crate::filter::EvalContext;
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{Generation, PodRequest, Requirements};
+use crate::requirements::{Generation, PodRequest, Requirements, Target};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +51,18 @@ pub fn decide(
     for (pod, request) in pods.iter().map(Borrow::borrow).enumerate() {
         let requirements = ordinals.requirements(request, &snapshot, &context);
         let class = classes.of(request, requirements, &snapshot, &mut batch);
-        let planned = request.target.as_ref().and_then(|node| batch.place_on(node, class, request.name()));
-        let outcome = match planned.map_or_else(|| batch.place(class, request.name()), Ok) {
+        let name = request.name();
+        let placed = match &request.target {
+            None => batch.place(class, name),
+            Some(Target::Planned(node)) => {
+                batch.place_on(node, class, name).map_or_else(|| batch.place(class, name), Ok)
+            }
+            Some(Target::Only(node)) => {
+                batch.place_on(node, class, name).ok_or_else(|| batch.refusals_on(Some(node), class))
+            }
+            Some(Target::Nowhere) => Err(batch.refusals_on(None, class)),
+        };
+        let outcome = match placed {
             Ok(target) => {
                 ordinals.note(request, &target, &snapshot);
                 Outcome::Place(target)

@@ -48,7 +48,7 @@ pub use policy::{PlacementPolicy, Weights};
 pub use profile::{NeededUnits, Workload, left_points, tie_points};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
-    Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,
+    Requirements, Target, UnreportedVolume, VolumePlaces, ZoneChoice,
 };
 pub use snapshot::{ClusterSnapshot, PlacementTarget};
 pub use suggest::suggest;

@@ -1,5 +1,5 @@
-//! Keeps pods with rules, and ordinals, away from workers of the version before, which cannot read their
-//! specifications. External workers read none.
+//! Keeps pods with rules, ordinals, and pods of global services away from workers of the version before,
+//! which cannot read their specifications. External workers read none.
 
 use model::node::NodeKind;
 use model::spec::FORM_WITH_RULES;
@@ -9,7 +9,7 @@ use super::types::{NodeFilter, Reason};
 pub(super) const READS_IT: NodeFilter = NodeFilter {
     reason: Reason("WorkerTooOld"),
     is_feasible: |candidate, requirements, _| match &candidate.settings {
-        Some(settings) if requirements.rules.is_some() || requirements.is_stateful => {
+        Some(settings) if requirements.rules.is_some() || requirements.needs_newest_form => {
             candidate.kind == NodeKind::External || settings.forms >= FORM_WITH_RULES
         }
         _ => true,
