@@ -83,9 +83,12 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
     deterministic::make_deterministic(options.seed);
     let mut world = World::new(options);
     let result = match options.scenario {
-        Scenario::Random | Scenario::HandOver | Scenario::Rules | Scenario::Ordinals | Scenario::Drains => {
-            run_with_random_faults(&mut world)
-        }
+        Scenario::Random
+        | Scenario::HandOver
+        | Scenario::Rules
+        | Scenario::Ordinals
+        | Scenario::Global
+        | Scenario::Drains => run_with_random_faults(&mut world),
         Scenario::Jobs => cron_run::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };

@@ -17,6 +17,8 @@ pub struct Switches {
     pub no_sweep: bool,
     /// Users ask for it, and the checks do not know.
     pub start_at_once: bool,
+    /// Schedulers place the pods of global services on other nodes.
+    pub global_anywhere: bool,
 }
 
 #[derive(Debug)]

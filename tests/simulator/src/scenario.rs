@@ -34,6 +34,8 @@ pub enum Scenario {
     Rules,
     /// Random faults on stateful services.
     Ordinals,
+    /// Random faults on global services while operators relabel, drain and uncordon nodes.
+    Global,
     /// Random faults while operators drain nodes and uncordon them again.
     Drains,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
@@ -41,7 +43,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 15] = [
+    pub const ALL: [Scenario; 16] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -55,6 +57,7 @@ impl Scenario {
         Scenario::OldCopy,
         Scenario::Rules,
         Scenario::Ordinals,
+        Scenario::Global,
         Scenario::Drains,
         Scenario::Jobs,
     ];

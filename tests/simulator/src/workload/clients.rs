@@ -15,7 +15,7 @@ use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ordinals, has_rules, has_several_containers,
-    has_volume, image_in_the_end, update_order,
+    has_volume, image_in_the_end, is_global, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -23,6 +23,7 @@ const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"
 const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
+const GLOBAL_IMAGES: [&str; 4] = ["stop:global1", "stop:global2", "keep:global1", "keep:global2"];
 const MAX_REPLICAS: u64 = 4;
 
 /// Of all services.
@@ -31,6 +32,7 @@ pub(crate) enum RuleKind {
     None,
     Labels,
     Ordinals { start: &'static str },
+    Global,
 }
 
 #[derive(Debug, Clone)]
@@ -144,7 +146,8 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
-        if self.have_labels() && self.random.per_mille(400) {
+        let relabels = self.have_labels() || self.rules == RuleKind::Global;
+        if relabels && self.random.per_mille(400) {
             let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
             return Operation::Label(node, self.random.per_mille(600));
         }
@@ -169,10 +172,11 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let images = match self.rules {
-            RuleKind::None => IMAGES,
-            RuleKind::Labels => IMAGES_WITH_RULES,
-            RuleKind::Ordinals { .. } => IMAGES_WITH_ORDINALS,
+        let images: &[&str] = match self.rules {
+            RuleKind::None => &IMAGES,
+            RuleKind::Labels => &IMAGES_WITH_RULES,
+            RuleKind::Ordinals { .. } => &IMAGES_WITH_ORDINALS,
+            RuleKind::Global => &GLOBAL_IMAGES,
         };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
@@ -263,9 +267,13 @@ async fn put(
     service: ExpectedService,
 ) -> Result<bool, StoreError> {
     let on_disconnect = service.image.split(':').next().unwrap_or_default();
-    let mut input = serde_json::json!({
-        "name": name, "replicas": service.replicas, "on_disconnect": on_disconnect,
-    });
+    let mut input = serde_json::json!({"name": name, "on_disconnect": on_disconnect});
+    if is_global(&service.image) {
+        input["mode"] = "global".into();
+        input["placement"] = serde_json::json!({"constraints": ["disk"]});
+    } else {
+        input["replicas"] = service.replicas.into();
+    }
     if has_several_containers(&service.image) {
         input["containers"] = serde_json::json!([
             {"name": "main", "image": service.image, "cpus": "0.5"},
@@ -277,7 +285,8 @@ async fn put(
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         // The only node that the rules leave may be full otherwise.
-        let has_one_node = has_rules(&service.image) || has_ordinals(&service.image);
+        let image = &service.image;
+        let has_one_node = has_rules(image) || has_ordinals(image) || is_global(image);
         let cpus = if has_one_node { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
