@@ -12,7 +12,7 @@ pub enum Allowance {
     LostDirectories,
     /// With `network_mode: none` and internal networks, services still reach all that others reach.
     NoIsolation,
-    /// With `deploy.mode: global`, the service has `replicas` pods.
+    /// With `deploy.mode: global-job` or `replicated-job`, the service has `replicas` pods that never end.
     OneForAll,
 }
 

@@ -227,8 +227,8 @@ pub(crate) fn only_lacks_room(message: &str) -> bool {
     let words: Vec<&str> = reasons_in(reasons).filter_map(|reason| reason.split(' ').nth(1)).collect();
     let is_room =
         |word: &&str| ["TooManyPods", "MaxPerNode"].contains(word) || word.starts_with("Insufficient");
-    words.iter().any(is_room)
-        && words.iter().all(|word| is_room(word) || *word == Reason::CONSTRAINT.as_str())
+    let rules_out = [Reason::CONSTRAINT, Reason::OTHER_NODE].map(Reason::as_str);
+    words.iter().any(is_room) && words.iter().all(|word| is_room(word) || rules_out.contains(word))
 }
 
 /// Their examples are in parentheses, which may have commas.
@@ -259,6 +259,7 @@ fn counted(refusal: &Refusal) -> String {
         Reason::NO_ZONE,
         Reason::OTHER_ZONE,
         Reason::MAX_PER_NODE,
+        Reason::OTHER_NODE,
         Reason::NO_SHARED_DIRECTORY,
     ]
     .iter()
@@ -296,6 +297,7 @@ mod tests {
             ("3 MaxPerNode (has 2 of the service's pods and may have 2), 1 TooManyPods", true),
             ("2 MaxPerNode (has 1), 3 Constraint (has disk=hdd, but the service needs zone in (a,b))", true),
             ("3 Constraint (has disk=hdd, but the service needs disk == ssd)", false),
+            ("1 InsufficientCpu, 2 OtherNode (the service is global, and this is the pod of w1)", true),
             ("2 InsufficientCpu, 1 Cordoned", false),
             ("1 VolumeElsewhere (data is on w1)", false),
         ] {

@@ -302,6 +302,9 @@ pub(crate) async fn scale_service(
     if !service.kind().is_service() {
         return Err(not_scaled(&name, service.kind()));
     }
+    if service.is_global() {
+        return Err(global_not_scaled(&name));
+    }
     // Of what `check_service` judges only the number is new.
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
     check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
@@ -316,6 +319,7 @@ pub(crate) async fn scale_service(
         ScaleOutcome::Deleting => Err(being_deleted(&name)),
         ScaleOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
         ScaleOutcome::OtherKind { kind } => Err(not_scaled(&name, kind)),
+        ScaleOutcome::Global => Err(global_not_scaled(&name)),
     }
 }
 
@@ -356,6 +360,14 @@ pub(crate) async fn restart_service(
             Err(ApiProblem::new(ProblemKind::WrongKind, detail))
         }
     }
+}
+
+fn global_not_scaled(name: &ServiceName) -> ApiProblem {
+    let detail = format!(
+        "{name} is global: it has one pod on each eligible node, and its `placement.constraints` say which those are; \
+         nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::WrongKind, detail)
 }
 
 fn not_scaled(name: &ServiceName, kind: Kind) -> ApiProblem {

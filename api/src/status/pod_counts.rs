@@ -205,7 +205,7 @@ pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<S
 pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
     let message = "its pods are being created and placed".to_owned();
     let summary = "starting".to_owned();
-    ServiceStatus { desired: u64::from(service.replicas), message, summary, ..ServiceStatus::default() }
+    ServiceStatus { desired: u64::from(service.wanted_pods()), message, summary, ..ServiceStatus::default() }
 }
 
 pub(crate) fn status_while_shrinking(service: &Service) -> ServiceStatus {
@@ -232,7 +232,7 @@ struct StatusCounter {
 
 impl StatusCounter {
     fn new(service: &Service) -> Self {
-        let status = ServiceStatus { desired: u64::from(service.replicas), ..ServiceStatus::default() };
+        let status = ServiceStatus { desired: u64::from(service.wanted_pods()), ..ServiceStatus::default() };
         let (generation, spec) = (service.generation, service.spec_id.clone());
         let pinned = service.images.clone();
         Self { generation, spec, status, reasons: BTreeMap::new(), pinned, others: None }
@@ -290,6 +290,9 @@ impl StatusCounter {
     }
 
     fn finish(mut self, service: &Service) -> ServiceStatus {
+        if service.is_global() && service.state == ServiceState::Active && !service.members.are_known() {
+            return status_before_creation(service);
+        }
         self.status.image_warning = self.image_warning();
         self.status.message = self.message(service);
         self.status.summarize(service.state);

@@ -25,7 +25,16 @@ pub(crate) fn generation(
     outcome: GenerationOutcome,
     (pod, images): (PodSpec, Vec<ImageContent>),
 ) -> GenerationView {
-    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain, stateful, resources } = pod;
+    let PodSpec {
+        kind: _,
+        mode: _,
+        containers,
+        on_disconnect,
+        stop_grace_period,
+        drain,
+        stateful,
+        resources,
+    } = pod;
     let (outcome, message) = match outcome {
         GenerationOutcome::Unknown => (None, String::new()),
         GenerationOutcome::Good => (Some(GenerationOutcomeView::Good), String::new()),

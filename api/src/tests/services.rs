@@ -1,5 +1,8 @@
 //! Services: create, replace, patch, scale, delete.
 
+use std::collections::BTreeMap;
+
+use model::service::members::{Member, Members, Standing};
 use serde_json::{Value, json};
 
 use super::{Api, call, eventually};
@@ -328,4 +331,36 @@ async fn a_service_cannot_wait_for_the_end_of_one_that_is_always_restarted() {
         .problem(422, "invalid-service");
     api.send("PUT", "/service/migration", &[], &migration("on-failure")).await.expect(200);
     api.send("PUT", "/service/web", &[], &web("completed_successfully")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_global_service_counts_its_nodes_and_is_not_scaled() {
+    let Some(api) = Api::start() else { return };
+    let agent = r#"{"name":"agent","image":"a","mode":"global","placement":{"constraints":["disk"]}}"#;
+    let created = api.post("/service", agent).await.expect(201);
+    assert_eq!((&created["mode"], &created["status"]["summary"]), (&json!("global"), &json!("starting")));
+    let stored = api.app.store.service(&"agent".parse().unwrap()).await.unwrap().unwrap();
+    api.app.store.put_members(&stored, &Members::of(BTreeMap::new()), None).await.unwrap();
+    let without_nodes = api.get("/service/agent").await.json();
+    assert_eq!(
+        (&without_nodes["replicas"], &without_nodes["status"]["summary"]),
+        (&json!(0), &json!("ready"))
+    );
+
+    let stored = api.app.store.service(&stored.name).await.unwrap().unwrap();
+    let member = |node: &str, standing| Member { node: node.parse().unwrap(), standing };
+    let members = BTreeMap::from([(0, member("w1", Standing::Out)), (1, member("w2", Standing::Open))]);
+    api.app.store.put_members(&stored, &Members::of(members), None).await.unwrap();
+    let with_one = api.get("/service/agent").await.json();
+    assert_eq!((&with_one["replicas"], &with_one["status"]["desired"]), (&json!(1), &json!(1)));
+
+    let scaled = api.post("/service/agent/scale", r#"{"replicas":3}"#).await.problem(409, "wrong-kind");
+    assert!(scaled["detail"].as_str().unwrap().contains("is global"), "{scaled}");
+    let replicated = r#"{"name":"agent","image":"a"}"#;
+    for path in ["/service/agent", "/service/agent?dry_run=true"] {
+        api.send("PUT", path, &[], replicated).await.problem(409, "wrong-kind");
+    }
+    api.send("PUT", "/service/agent", &[], agent).await.expect(200);
+    let with_replicas = agent.replace("\"image\"", "\"replicas\":2,\"image\"");
+    api.send("PUT", "/service/agent", &[], &with_replicas).await.problem(422, "invalid-service");
 }

@@ -6,7 +6,7 @@ use daemon::config::RuntimeKind;
 use model::network::ingress::{HttpRule, IngressRule};
 use model::pod::lifecycle::Phase;
 use model::spec::{
-    Command, ContainerSpec, DesiredService, NamedRequest, OnDisconnect, PodSpec, Seconds, ServiceFields,
+    Command, ContainerSpec, DesiredService, Mode, NamedRequest, OnDisconnect, PodSpec, Seconds, ServiceFields,
 };
 use store::{PutMode, PutOutcome, Store};
 
@@ -71,6 +71,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
         drain: None,
+        mode: Mode::default(),
         stateful: None,
         resources: NamedRequest::default(),
     };

@@ -45,4 +45,7 @@ pub struct LeavingPodView {
     pub stays: String,
     /// Whether its data is on the node, so that no other node could start it.
     pub is_bound: bool,
+    /// Whether its service is global: it moves nowhere, and is stopped when all others are gone.
+    #[serde(default)]
+    pub is_global: bool,
 }

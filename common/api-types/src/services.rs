@@ -26,7 +26,7 @@ pub struct ServiceView {
     /// Version of the desired state: every change raises it, also of replicas and labels. Also the ETag.
     #[serde(default)]
     pub revision: u64,
-    /// Desired number of pods.
+    /// Desired number of pods. Of a global service, the number of its nodes.
     pub replicas: u32,
     /// The other fields of the service itself, as its user described them.
     #[serde(flatten, serialize_with = "with_labels")]
@@ -98,12 +98,13 @@ impl ServiceView {
 
     /// Without the status of a job or cron.
     pub fn new(service: Service, status: ServiceStatus) -> Self {
+        let replicas = service.wanted_pods();
         Self {
             name: service.name,
             state: service.state,
             generation: service.generation,
             revision: service.revision,
-            replicas: service.replicas,
+            replicas,
             fields: service.fields,
             job_status: None,
             cron_status: None,

@@ -193,7 +193,8 @@ pub mod channel {
 
     /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
-    /// The message is the changed service, or `created <name>` if the sender creates its pods itself.
+    /// The message is the changed service, `created <name>` if the sender creates its pods itself, or
+    /// `node <name>` of a node that global services may now want, or not any more.
     pub const RECONCILE: &str = "wake:reconcile";
 
     /// The message is a node that is to be drained.

@@ -282,7 +282,11 @@ pub(crate) static TABLE: &[FieldRow] = &[
     honoured("services.*.oom_score_adj", to::oom_score_adj, "not honoured; a negative one is refused"),
     // Deployment
     known("services.*.deploy", Parts, ""),
-    honoured("services.*.deploy.mode", to::deploy_mode, "`replicated`; others are refused unless allowed"),
+    honoured(
+        "services.*.deploy.mode",
+        to::deploy_mode,
+        "`replicated` or `global`; others are refused unless allowed",
+    ),
     honoured("services.*.deploy.replicas", to::replicas, ""),
     honoured("services.*.deploy.labels", to::labels, "win over `labels`"),
     known("services.*.deploy.resources", Parts, ""),

@@ -123,8 +123,8 @@ fn what_would_silently_be_less_is_refused_unless_allowed() {
             Allowance::NoIsolation,
         ),
         (
-            "services:\n  web: {image: x, deploy: {mode: global}}",
-            "web: deploy.mode: global is not honoured",
+            "services:\n  web: {image: x, deploy: {mode: global-job}}",
+            "web: deploy.mode: global-job is not honoured",
             Allowance::OneForAll,
         ),
     ] {

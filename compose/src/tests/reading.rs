@@ -135,6 +135,7 @@ fn each_field_becomes_the_one_of_a_service() {
         ("healthcheck: {}", "healthcheck", serde_json::Value::Null),
         ("entrypoint: [a, b]", "entrypoint", serde_json::json!(["a", "b"])),
         ("scale: 4", "replicas", serde_json::json!(4)),
+        ("deploy: {mode: global}", "mode", serde_json::json!("global")),
         ("labels: [a=b, c]\n    deploy: {labels: {a: d}}", "labels", serde_json::json!({"a": "d", "c": ""})),
         ("command:", "command", serde_json::Value::Null),
         ("x-kubeleet: {scheduler: pack}", "scheduler", serde_json::json!("pack")),

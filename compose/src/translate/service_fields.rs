@@ -446,6 +446,9 @@ pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated" && !mode.is_empty()) else {
         return;
     };
+    if mode == "global" {
+        return draft.set("mode", field, field.value.clone());
+    }
     let detail =
         format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
     let allowance = Allowance::OneForAll;

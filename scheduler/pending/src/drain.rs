@@ -11,7 +11,7 @@ use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
 use model::service::Service;
 use model::spec::PlacementProfile;
-use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, decide};
+use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, Target, decide};
 use store::{Store, StoreError};
 
 use crate::begin_moves::BegunMove;
@@ -43,6 +43,8 @@ pub enum Place {
     Nowhere(Vec<Refusal>),
     /// It belongs to no service: nothing would start it elsewhere.
     Pushed,
+    /// Its global service has a pod on each node: it goes when no other pod is left.
+    Global,
     /// No node is chosen for it: why.
     Stays(String),
 }
@@ -55,6 +57,7 @@ impl Place {
         match self {
             Self::On(_) => None,
             Self::Pushed => Some("it belongs to no service: nothing would start it elsewhere".to_owned()),
+            Self::Global => Some("its service is global: it is stopped when all others are gone".to_owned()),
             Self::Stays(why) => Some(why.clone()),
             Self::Nowhere(refusals) if refusals.is_empty() => Some("there is no other node".to_owned()),
             Self::Nowhere(refusals) => {
@@ -75,7 +78,8 @@ fn in_words(refusal: &Refusal) -> String {
     format!("{} ({}{more})", refusal.reason, examples.join(", "))
 }
 
-/// In the order in which they leave: by service, the highest replica first. Each place counts for the next.
+/// In the order in which they leave: by service, the highest replica first, those of global services last.
+/// Each place counts for the next.
 /// `profile` is that of pods whose service names none.
 pub async fn plan_drain(
     store: &Store,
@@ -140,11 +144,16 @@ async fn plan(
         Some(LeavingPod { record: record_of(pod)?, place: Place::Pushed, is_bound: false })
     }));
     pods.sort_by_key(leaves_before);
-    let records: Vec<PodRecord> = pods.iter().filter_map(record_of).collect();
-    let places = places(store, policy, profile, &mut pods, &records, drained).await?;
-    leaving.extend(pods.iter().zip(records).zip(places).map(|((pod, record), place)| {
+    let (global, mut pods): (Vec<PendingPod>, Vec<PendingPod>) =
+        pods.into_iter().partition(PendingPod::is_global);
+    let of_pods: Vec<PodRecord> = pods.iter().filter_map(&mut record_of).collect();
+    let places = places(store, policy, profile, &mut pods, &of_pods, drained).await?;
+    leaving.extend(pods.iter().zip(of_pods).zip(places).map(|((pod, record), place)| {
         let is_bound = record.node.as_ref().is_some_and(|node| is_bound(pod, node));
         LeavingPod { record, place, is_bound }
+    }));
+    leaving.extend(global.iter().filter_map(|pod| {
+        Some(LeavingPod { record: record_of(pod)?, place: Place::Global, is_bound: false })
     }));
     Ok(leaving)
 }
@@ -206,7 +215,7 @@ pub(crate) fn leave(placed: &mut PlacedPods, pod: &mut PendingPod, node: &NodeNa
         let ordinals = placed.ordinals.get_mut(&generation.service);
         ordinals.into_iter().for_each(|places| drop(places.remove(&pod.payload.replica)));
     }
-    pod.request.target.clone_from(&pod.moves_to);
+    pod.request.target = pod.moves_to.clone().map(Target::Planned);
 }
 
 /// The pods have left, and a drained node is cordoned in the snapshot.

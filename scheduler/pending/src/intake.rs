@@ -11,7 +11,7 @@ use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 use model::spec::PodSpec;
 use placement::{
-    BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements, Target,
     UnreportedVolume, VolumePlaces,
 };
 use store::{Parked, Store, StoreError};
@@ -23,8 +23,14 @@ pub struct PendingPod {
     pub volumes: Vec<VolumeClaim>,
     /// Where its replica moves from this pod.
     pub moves_to: Option<NodeName>,
-    /// Of its service, if rules that must hold count its pods, or they are ordinals.
+    /// Of its service, if rules that must hold count its pods, they are ordinals, or it is global.
     pub seen_mark: Option<Arc<str>>,
+}
+
+impl PendingPod {
+    pub(crate) fn is_global(&self) -> bool {
+        matches!(self.request.target, Some(Target::Only(_) | Target::Nowhere))
+    }
 }
 
 impl Borrow<PodRequest> for PendingPod {
@@ -194,7 +200,9 @@ pub(crate) fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<Serv
     let rule = spec.stateful.clone().filter(|_| generation.is_some()).map(Arc::new);
     let ordinal = rule.map(|rule| Ordinal { index: payload.replica, rule });
     let (id, requirements) = (payload.id.clone(), Requirements::of(spec));
-    let request = PodRequest { id, requirements, generation, ordinal, target: None };
+    // Until its service is read.
+    let target = (spec.mode.is_global() && generation.is_some()).then_some(Target::Nowhere);
+    let request = PodRequest { id, requirements, generation, ordinal, target };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default(), moves_to: None, seen_mark: None }
 }
 

@@ -19,7 +19,7 @@ pub async fn read_needs(store: &Store) -> Result<Vec<(Resources, u64)>, StoreErr
 
 pub(crate) fn most_frequent_of<'a>(services: impl Iterator<Item = &'a Service>) -> Vec<(Resources, u64)> {
     let wanted = services.filter(|service| service.pod.kind.is_service());
-    most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.replicas))))
+    most_frequent(wanted.map(|service| (service.pod.request(), u64::from(service.wanted_pods()))))
 }
 
 fn most_frequent(requests: impl Iterator<Item = (Resources, u64)>) -> Vec<(Resources, u64)> {

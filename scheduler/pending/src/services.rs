@@ -2,8 +2,8 @@
 //! node, so that new ones go elsewhere.
 //!
 //! Only schedulers know these numbers. Another one may place a pod at the same time: if rules that must hold
-//! count the pods, or they are ordinals, the script then refuses, see [`CountedAssignment`]; else in a small
-//! cluster the node does, see `MAX_EXACT_SPREAD` of the scheduler.
+//! count the pods, they are ordinals, or their service is global, the script then refuses, see
+//! [`CountedAssignment`]; else in a small cluster the node does, see `MAX_EXACT_SPREAD` of the scheduler.
 //!
 //! [`CountedAssignment`]: store::CountedAssignment
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::ids::ServiceName;
 use model::spec::PlacementProfile;
-use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode};
+use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode, Target};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
 use crate::intake::PendingPod;
@@ -105,7 +105,8 @@ impl ServiceRules {
     }
 }
 
-/// A pod that another one moves away for goes where that was planned, and a pod that moves knows where to.
+/// A pod that another one moves away for goes where that was planned, a pod that moves knows where to, and one of
+/// a global service goes to its node.
 fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
     let has_moves = placed.values().any(|service| !service.moves.is_empty());
     let has_none = |pod: &PendingPod| pod.request.target.is_none() && pod.moves_to.is_none();
@@ -114,10 +115,16 @@ fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServ
     }
     for pod in pods {
         let service = pod.request.generation.as_ref().and_then(|of| placed.get(&of.service));
-        let target = service.and_then(|of| of.moves.target_of(pod.payload.replica, &pod.payload.id));
-        pod.request.target = target.cloned();
-        let own = service.and_then(|of| of.moves.by_replica().get(&pod.payload.replica));
-        pod.moves_to = own.filter(|one| one.pod == pod.payload.id).map(|one| one.to.clone());
+        let replica = pod.payload.replica;
+        pod.request.target = if pod.is_global() {
+            let node = service.and_then(|of| of.members.wanted_on(replica));
+            Some(node.map_or(Target::Nowhere, |node| Target::Only(node.clone())))
+        } else {
+            let planned = service.and_then(|of| of.moves.target_of(replica, &pod.payload.id));
+            planned.cloned().map(Target::Planned)
+        };
+        let own = service.and_then(|of| of.moves.of_pod(replica, &pod.payload.id));
+        pod.moves_to = own.map(|one| one.to.clone());
     }
 }
 
@@ -125,8 +132,9 @@ fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServ
 fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
     let with_rules = placed.iter().filter_map(|(name, of_one)| Some((name, ServiceRules::of(of_one)?)));
     let rules: HashMap<&ServiceName, ServiceRules> = with_rules.collect();
-    let has_none =
-        |pod: &PendingPod| pod.request.requirements.rules.is_none() && pod.request.ordinal.is_none();
+    let has_none = |pod: &PendingPod| {
+        pod.request.requirements.rules.is_none() && pod.request.ordinal.is_none() && !pod.is_global()
+    };
     if rules.is_empty() && pods.iter().all(has_none) {
         return;
     }
@@ -135,7 +143,7 @@ fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServic
         let of_service = service.and_then(|service| rules.get(service));
         pod.request.requirements.rules = of_service.map(|of_service| of_service.rules.clone());
         pod.seen_mark = of_service.and_then(|of_service| of_service.seen_mark.clone());
-        if pod.seen_mark.is_none() && pod.request.ordinal.is_some() {
+        if pod.seen_mark.is_none() && (pod.request.ordinal.is_some() || pod.is_global()) {
             let placed = service.and_then(|service| placed.get(service));
             pod.seen_mark = placed.map(|placed| Arc::from(placed.mark.as_str()));
         }

@@ -169,7 +169,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         };
         match best {
             Some(node) => Ok(self.reserve(node, class, name)),
-            None => Err(class.unschedulable.insert((self.counted, self.refusals(class))).1.clone()),
+            None => Err(class.unschedulable.insert((self.counted, self.refusals_of(class, None))).1.clone()),
         }
     }
 
@@ -187,6 +187,14 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         let fits = filter::failed(candidate, &class.requirements, &self.context).next().is_none()
             && class.rules.is_none_or(|rules| self.rules[rules].refusals(index).is_empty());
         fits.then(|| self.reserve(pooled, class, name))
+    }
+
+    /// Of a pod that no other node may run; `None` if it goes nowhere.
+    pub(crate) fn refusals_on(&self, node: Option<&NodeName>, class: &PodClass) -> Arc<[Refusal]> {
+        let index = node.and_then(|node| self.snapshot.index_of(node));
+        let own = index.map(|index| self.refusals_of(class, Some(index)));
+        let others = explain::other_nodes(self.snapshot, node);
+        own.iter().flat_map(|own| own.iter().cloned()).chain(others).collect()
     }
 
     fn best_by_rules(&mut self, class: &mut PodClass, rules: usize) -> Option<u32> {
@@ -476,12 +484,18 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         pooled
     }
 
-    fn refusals(&self, class: &PodClass) -> Arc<[Refusal]> {
+    /// By one node, or by all.
+    fn refusals_of(&self, class: &PodClass, only: Option<u32>) -> Arc<[Refusal]> {
         let mut changed = vec![None; self.snapshot.len()];
         self.pooled.iter().for_each(|node| changed[node.snapshot_index as usize] = Some(&node.candidate));
         let rules = class.rules.map(|rules| &self.rules[rules]);
-        explain::refusals(self.snapshot, &class.requirements, rules, &self.context, |index, candidate| {
-            changed[index as usize].unwrap_or(candidate)
-        })
+        explain::refusals(
+            self.snapshot,
+            &class.requirements,
+            rules,
+            &self.context,
+            only,
+            |index, candidate| changed[index as usize].unwrap_or(candidate),
+        )
     }
 }

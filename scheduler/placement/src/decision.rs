@@ -15,7 +15,7 @@ use crate::filter::EvalContext;
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
 use crate::record::DecisionRecord;
-use crate::requirements::{Generation, PodRequest, Requirements};
+use crate::requirements::{Generation, PodRequest, Requirements, Target};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +66,20 @@ pub fn decide_and_record(
         let requirements = ordinals.requirements(request, &snapshot, &context);
         let class = classes.of(request, requirements, &snapshot, &mut batch);
         let is_recorded = recorded.next_if(|next| **next == pod).is_some();
-        let observed = is_recorded.then(|| batch.observe(class, request.target.as_ref()));
-        let planned = request.target.as_ref().and_then(|node| batch.place_on(node, class, request.name()));
-        let outcome = match planned.map_or_else(|| batch.place(class, request.name()), Ok) {
+        let wanted = request.target.as_ref().and_then(Target::node);
+        let observed = is_recorded.then(|| batch.observe(class, wanted));
+        let name = request.name();
+        let placed = match &request.target {
+            None => batch.place(class, name),
+            Some(Target::Planned(node)) => {
+                batch.place_on(node, class, name).map_or_else(|| batch.place(class, name), Ok)
+            }
+            Some(Target::Only(node)) => {
+                batch.place_on(node, class, name).ok_or_else(|| batch.refusals_on(Some(node), class))
+            }
+            Some(Target::Nowhere) => Err(batch.refusals_on(None, class)),
+        };
+        let outcome = match placed {
             Ok(target) => {
                 ordinals.note(request, &target, &snapshot);
                 let record = observed.map(|seen| {

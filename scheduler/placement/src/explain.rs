@@ -15,7 +15,7 @@ use crate::filter::{self, EvalContext, NodeFilter, Reason};
 use crate::ordinal::BatchOrdinals;
 use crate::placed::PodsByNode;
 use crate::policy::{PlacementPolicy, Weights};
-use crate::requirements::{PodRequest, Requirements};
+use crate::requirements::{PodRequest, Requirements, Target};
 use crate::rules::RuleState;
 use crate::scan::ProfileScan;
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
@@ -62,6 +62,7 @@ pub fn explain(
 pub(crate) struct Evaluator<'a> {
     snapshot: &'a ClusterSnapshot,
     policy: &'a PlacementPolicy,
+    target: Option<&'a Target>,
     context: EvalContext,
     typical_pressure: LoadScore,
     placed: Option<&'a PodsByNode>,
@@ -86,7 +87,8 @@ impl<'a> Evaluator<'a> {
         let rules = RuleState::new(snapshot, &requirements, generation, &context);
         let is_scanned = requirements.profile != PlacementProfile::Default;
         let scan = is_scanned.then(|| ProfileScan::new(snapshot, typical_pressure));
-        Self { snapshot, policy, context, typical_pressure, placed, requirements, rules, scan }
+        let target = pod.target.as_ref();
+        Self { snapshot, policy, target, context, typical_pressure, placed, requirements, rules, scan }
     }
 
     pub(crate) fn evaluate(&self, (index, candidate, node): (u32, &Candidate, &Node)) -> NodeEvaluation {
@@ -108,6 +110,14 @@ impl<'a> Evaluator<'a> {
             terms.extend(rules.terms(index, candidate, &policy.weights));
             let by_rules = rules.refusals(index).into_iter();
             refusals.extend(by_rules.map(|(reason, detail)| FilterRefusal { reason, detail }));
+        }
+        let only = match self.target {
+            Some(Target::Only(node)) => Some(Some(node)),
+            Some(Target::Nowhere) => Some(None),
+            Some(Target::Planned(_)) | None => None,
+        };
+        if let Some(only) = only.filter(|only| *only != Some(&node.name)) {
+            refusals.push(FilterRefusal { reason: Reason::OTHER_NODE, detail: other_node(only) });
         }
         let load = terms.iter().map(|term| term.points).sum();
         NodeEvaluation { node: node.name.clone(), load, terms, refusals }
@@ -146,12 +156,13 @@ fn explained_refusals(
     filter::failed(&candidate, requirements, context).map(explained).collect()
 }
 
-/// `current` returns the candidate with the batch's placements.
+/// By `only` this node, or by all. `current` returns the candidate with the batch's placements.
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
     rules: Option<&RuleState>,
     context: &EvalContext,
+    only: Option<u32>,
     current: impl Fn(u32, &'a Candidate) -> &'a Candidate,
 ) -> Arc<[Refusal]> {
     if snapshot.is_empty() {
@@ -161,7 +172,8 @@ pub(crate) fn refusals<'a>(
     let mut by_filter: Vec<(&NodeFilter, Refusal)> =
         filters.map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
     let mut by_rule = [Reason::MAX_PER_NODE, Reason::SPREAD].map(no_refusals_yet);
-    for (index, candidate, node) in snapshot.by_name() {
+    let judged = snapshot.by_name().filter(|(index, ..)| only.is_none_or(|only| only == *index));
+    for (index, candidate, node) in judged {
         let candidate = current(index, candidate);
         for (filter, refusal) in &mut by_filter {
             if (filter.is_feasible)(candidate, requirements, context) {
@@ -188,6 +200,27 @@ pub(crate) fn refusals<'a>(
     // Stable: equally frequent reasons stay in the order of the filters.
     refusals.sort_by_key(|refusal| Reverse(refusal.count));
     refusals.into()
+}
+
+/// Those that are not asked for the pod of a global service on `node`; `None` if it goes nowhere.
+pub(crate) fn other_nodes(snapshot: &ClusterSnapshot, node: Option<&NodeName>) -> Option<Refusal> {
+    let names = snapshot.by_name().map(|(_, _, other)| &other.name).filter(|other| Some(*other) != node);
+    let mut refusal = no_refusals_yet(Reason::OTHER_NODE);
+    for name in names {
+        refusal.count += 1;
+        if refusal.nodes.len() < Refusal::MAX_EXAMPLES {
+            let detail = other_node(node);
+            refusal.nodes.push(NodeRefusal { node: name.to_string(), detail });
+        }
+    }
+    (refusal.count > 0).then_some(refusal)
+}
+
+fn other_node(node: Option<&NodeName>) -> String {
+    match node {
+        Some(node) => format!("the service is global, and this is the pod of {node}"),
+        None => "the service is global, and no node has a pod of this number any more".to_owned(),
+    }
 }
 
 fn no_refusals_yet(reason: Reason) -> Refusal {

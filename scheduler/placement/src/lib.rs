@@ -54,7 +54,7 @@ pub use rebalance::{Relocation, RunningPod, rebalance};
 pub use record::DecisionRecord;
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
-    Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,
+    Requirements, Target, UnreportedVolume, VolumePlaces, ZoneChoice,
 };
 pub use snapshot::{ClusterSnapshot, PlacementTarget};
 pub use suggest::suggest;

@@ -23,8 +23,26 @@ pub struct PodRequest {
     pub generation: Option<Generation>,
     /// `None` unless its service is stateful.
     pub ordinal: Option<Ordinal>,
+    pub target: Option<Target>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
     /// It goes there if this node can take it: a move was planned.
-    pub target: Option<NodeName>,
+    Planned(NodeName),
+    /// No other node is asked: it is the pod of this node of a global service.
+    Only(NodeName),
+    /// Its global service wants no pod of this number.
+    Nowhere,
+}
+
+impl Target {
+    pub(crate) fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Planned(node) | Self::Only(node) => Some(node),
+            Self::Nowhere => None,
+        }
+    }
 }
 
 /// A pod of a stateful service among its others.
@@ -59,8 +77,8 @@ pub struct Requirements {
     pub named: Option<Arc<NamedRequest>>,
     pub host: Option<Arc<HostRequest>>,
     pub needs_shared_directory: bool,
-    /// Workers of the version before cannot read its specification.
-    pub is_stateful: bool,
+    /// See [`PodSpec::needs_newest_form`]: workers of the version before cannot read its specification.
+    pub needs_newest_form: bool,
     /// Of its service; `None` if it has none.
     pub rules: Option<Arc<NodeRules>>,
     /// Only [`decide`](crate::decide) and [`explain`](crate::explain) know it.
@@ -217,7 +235,7 @@ impl Hash for Requirements {
         if self.needs_shared_directory {
             state.write_u8(1);
         }
-        if self.is_stateful {
+        if self.needs_newest_form {
             state.write_u8(2);
         }
         if let Some(rules) = &self.rules {
@@ -244,7 +262,7 @@ impl Requirements {
             named: (!spec.resources.is_empty()).then(|| Arc::new(spec.resources.clone())),
             host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
-            is_stateful: spec.stateful.is_some(),
+            needs_newest_form: spec.needs_newest_form(),
             rules: None,
             zone: None,
             profile: PlacementProfile::Default,

@@ -17,7 +17,7 @@ use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, Reason};
 use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{NodeRules, PodRequest, Requirements, ZoneChoice};
+use crate::requirements::{NodeRules, PodRequest, Requirements, Target, ZoneChoice};
 use crate::rules::RuleState;
 use crate::snapshot::ClusterSnapshot;
 
@@ -32,13 +32,19 @@ pub fn suggest(
     let needs = BatchOrdinals::default().requirements(pod, snapshot, &context);
     let rules = RuleState::new(snapshot, &needs, pod.generation.as_ref(), &context);
     let trial = Trial { policy, context, needs: &needs, snapshot, rules };
-    let nodes: Vec<&Node> = snapshot.nodes().collect();
+    let is_asked = |node: &&Node| match &pod.target {
+        Some(Target::Only(own)) => node.name == *own,
+        Some(Target::Nowhere) => false,
+        Some(Target::Planned(_)) | None => true,
+    };
+    let nodes: Vec<&Node> = snapshot.nodes().filter(is_asked).collect();
     if nodes.iter().any(|node| trial.fits(node)) {
         return None;
     }
     let uncordoned = nodes.iter().find_map(|node| trial.uncordon(node));
     let labelled = || nodes.iter().find_map(|node| trial.label(node));
-    let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
+    let needs_its_node = matches!(pod.target, Some(Target::Only(_)));
+    let another = || nodes.iter().filter(|_| !needs_its_node).find_map(|node| trial.add_one_like(node));
     let relaxed = || nodes.iter().find_map(|node| trial.relax(node));
     let dropped = || nodes.iter().find_map(|node| trial.drop_constraint(node));
     let lowered = || trial.ask_for_less(&nodes);

@@ -325,7 +325,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             named,
             host: None,
             needs_shared_directory: false,
-            is_stateful: false,
+            needs_newest_form: false,
             rules: None,
             zone: None,
             profile: PlacementProfile::Default,
@@ -636,6 +636,39 @@ fn a_placement_names_the_incarnation_of_the_snapshot() {
         decide(&snapshot(&[node("a").build()]), NOW, &PlacementPolicy::default(), &[pod(0, 0, 0)]);
     let Outcome::Place(target) = &decisions[0].outcome else { panic!("{decisions:?}") };
     assert_eq!(target.incarnation.as_ref().unwrap().as_str(), "1/a");
+}
+
+#[test]
+fn a_pod_of_a_global_service_goes_to_its_node_or_nowhere() {
+    let nodes =
+        [node("a").build(), node("b").pods(109, 110).build(), node("c").with(|n| n.cordoned = true).build()];
+    let target = |index, target| PodRequest { target: Some(target), ..pod(index, 0, 0) };
+    let only = |index, name: &str| target(index, Target::Only(NodeName::new(name).unwrap()));
+    let pods =
+        [only(0, "b"), only(1, "b"), only(2, "c"), only(3, "d"), target(4, Target::Nowhere), pod(5, 0, 0)];
+    let snapshot = snapshot(&nodes);
+    let decisions = decide(&snapshot, NOW, &PlacementPolicy::default(), &pods);
+    let told = |outcome: &Outcome| match outcome {
+        Outcome::Place(target) => target.name.to_string(),
+        Outcome::Unschedulable { refusals } => {
+            let told = refusals.iter().map(|refusal| format!("{} {}", refusal.count, refusal.reason));
+            told.collect::<Vec<_>>().join(", ")
+        }
+    };
+    let told: Vec<String> = decisions.iter().map(|decision| told(&decision.outcome)).collect();
+    let full = "1 TooManyPods, 2 OtherNode";
+    assert_eq!(told, ["b", full, "1 Cordoned, 2 OtherNode", "3 OtherNode", "3 OtherNode", "a"]);
+    for pod in &pods[2..5] {
+        let judged = explain(&snapshot, NOW, &PlacementPolicy::default(), pod);
+        let own =
+            |judged: &NodeEvaluation| judged.refusals.iter().all(|one| one.reason != Reason::OTHER_NODE);
+        let own: Vec<String> = judged.iter().filter(|one| own(one)).map(|one| one.node.to_string()).collect();
+        let expected: &[&str] = if pod == &pods[2] { &["c"] } else { &[] };
+        assert_eq!(own, expected, "{:?}", pod.target);
+    }
+    let change = |pod| suggest(&snapshot, NOW, &PlacementPolicy::default(), pod);
+    assert_eq!(change(&pods[2]).unwrap(), "`kubeleet uncordon c` lets it run there");
+    assert_eq!((change(&pods[3]), change(&pods[4])), (None, None), "no other node is of use");
 }
 
 #[test]

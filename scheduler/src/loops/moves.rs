@@ -1,7 +1,8 @@
 //! Plans where the pods of drained nodes go. The reconcile loop moves them, at the pace of their service.
 //!
 //! The order is in the node's record and the plan in those of the services, so any scheduler goes on. A pod
-//! that fits nowhere stays, and is planned as soon as it fits. At the deadline what is left is stopped.
+//! that fits nowhere stays, and is planned as soon as it fits. At the deadline what is left is stopped. Pods
+//! of global services are stopped when no other one is left that will go.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -85,8 +86,15 @@ impl MovesLoop {
             }
             return Ok(());
         }
-        if drain.is_over(self.store.redis_now().await?) {
-            return self.stop_rest(name, drain, &leaving).await;
+        let (last, leaving): (Vec<LeavingPod>, Vec<LeavingPod>) =
+            leaving.into_iter().partition(|pod| pod.place == Place::Global);
+        let is_over = drain.is_over(self.store.redis_now().await?);
+        if is_over && !leaving.is_empty() {
+            return self.stop_rest(name, drain, &leaving, &last).await;
+        }
+        // Others may still be stopping.
+        if leaving.is_empty() && (is_over || node.used.pods <= last.len() as u64) {
+            return self.stop_by_service(last.iter()).await;
         }
         let mut by_service: BTreeMap<&ServiceName, Vec<&LeavingPod>> = BTreeMap::new();
         for pod in &leaving {
@@ -124,14 +132,22 @@ impl MovesLoop {
         name: &NodeName,
         drain: &Drain,
         leaving: &[LeavingPod],
+        last: &[LeavingPod],
     ) -> Result<(), StoreError> {
         let is_stopped = |pod: &&LeavingPod| drain.stop_bound || !pod.is_bound;
-        let rest: Vec<&LeavingPod> = leaving.iter().filter(is_stopped).collect();
+        let mut rest: Vec<&LeavingPod> = leaving.iter().filter(is_stopped).collect();
         let bound = leaving.len() - rest.len();
+        if rest.is_empty() {
+            rest.extend(last);
+        }
         let news = format!("{} pods that are left are stopped, {bound} stay with their data", rest.len());
         self.store.note_drain(name, drain, DrainNews::PastDeadline(&news)).await?;
+        self.stop_by_service(rest.into_iter()).await
+    }
+
+    async fn stop_by_service(&self, pods: impl Iterator<Item = &LeavingPod>) -> Result<(), StoreError> {
         let mut by_service: BTreeMap<Option<&ServiceName>, Vec<&LeavingPod>> = BTreeMap::new();
-        for pod in rest {
+        for pod in pods {
             by_service.entry(pod.record.service.as_ref()).or_default().push(pod);
         }
         for (service, pods) in by_service {

@@ -28,6 +28,7 @@ use crate::reconcile::apply::{
     STOPPED_AGAIN, carry_out, free_void, note_held, read_gone, read_slots, requeue, settle_times,
 };
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
+use crate::reconcile::desired::DesiredSlots;
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::lost_pods::{HeldBack, HeldReplicas, LostPods, held_replicas};
@@ -37,13 +38,15 @@ use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::violating_pods::ViolatingPods;
 use crate::reconcile::violations::SeenNodes;
-use crate::reconcile::{ordinals, preparing, unlisted};
+use crate::reconcile::{members, ordinals, preparing, unlisted};
 
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 const HINT_WINDOW: Duration = Duration::from_millis(20);
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
+/// Begins a message about a node. See [`channel::RECONCILE`].
+const NODE_HINT: &str = "node ";
 /// A younger service is still being created.
 const CREATION_TIME: Duration = Duration::from_secs(1);
 /// A hint or a pass continues the rest.
@@ -77,6 +80,8 @@ pub(crate) struct ReconcileLoop {
     new_services: HashSet<ServiceName>,
     /// Services with many missing pods, and their number of pods at the last check.
     in_creation: HashMap<ServiceName, u64>,
+    /// Nodes that come and go concern them.
+    globals: BTreeSet<ServiceName>,
     replacements: Replacements,
     lost: LostPods,
     /// At the last full pass.
@@ -198,6 +203,7 @@ impl ReconcileLoop {
             cooldowns: HashMap::new(),
             new_services: HashSet::new(),
             in_creation: HashMap::new(),
+            globals: BTreeSet::new(),
             replacements: Replacements::default(),
             held: HeldReplicas::new(),
             lost: LostPods::new(context.timings.lost_record_wait),
@@ -215,6 +221,8 @@ impl ReconcileLoop {
             let service_name = |text: &str| ServiceName::new(text).ok();
             if let Some(name) = text.strip_prefix("created ").and_then(service_name) {
                 self.queue_new(name);
+            } else if text.starts_with(NODE_HINT) {
+                self.queued.extend(self.globals.iter().cloned());
             } else if let Some(name) = service_name(text) {
                 if self.new_services.remove(&name) {
                     self.cooldowns.remove(&name);
@@ -310,6 +318,7 @@ impl ReconcileLoop {
         sums.is_incomplete |= observed.has_unreadable_nodes;
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
+        self.globals.retain(|name| services.contains(name));
         self.replacements.retain(|name| services.contains(name));
         self.lost.retain(|name| services.contains(name), Instant::now());
         for name in services {
@@ -417,7 +426,7 @@ impl ReconcileLoop {
         if !is_concerned || is_new || self.lost.knows(&service.name) {
             return false;
         }
-        !startable(service, slots, service.replicas).is_empty()
+        !startable(service, slots, DesiredSlots::of(service)).is_empty()
     }
 
     /// Until there is nothing to do now. Without `observed`, no pod is a suspect.
@@ -442,9 +451,11 @@ impl ReconcileLoop {
                 &only_time
             }
         };
-        let mut has_acted = false;
+        let (mut has_acted, mut has_followed) = (false, false);
         for round in 1.. {
-            let Some(service) = self.store.service(name).await? else { return Ok(SeenService::default()) };
+            let Some(mut service) = self.store.service(name).await? else {
+                return Ok(SeenService::default());
+            };
             if service.kind() == Kind::Cron {
                 let has_acted = end_cron(&self.store, &service).await?;
                 sums.add_spec(&service.spec_id);
@@ -458,6 +469,13 @@ impl ReconcileLoop {
             }
             if round == 1 && self.list_again(&service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
+            }
+            if Self::is_live_global(&service) && !has_followed {
+                self.globals.insert(name.clone());
+                has_followed = members::follow_nodes(&self.store, &mut service, &slots).await?;
+                if !has_followed && round < MAX_PLANS {
+                    continue;
+                }
             }
             let mut gone = read_gone(&self.store, &service, self.lost.gone(name, &slots)).await?;
             let needs_pass =
@@ -500,6 +518,10 @@ impl ReconcileLoop {
             }
         }
         Ok(SeenService::default())
+    }
+
+    fn is_live_global(service: &Service) -> bool {
+        service.is_global() && service.state == ServiceState::Active
     }
 
     /// Returns true if slots have changed.

@@ -270,6 +270,10 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
     match reason {
         StopReason::ServiceDeleted => ("ServiceDeleted", format!("service {name} was deleted")),
         StopReason::ScaledDown => ("ScaledDown", format!("service {name} was scaled down to {replicas}")),
+        StopReason::NodeLeft => {
+            let why = "it is dead, or cordoned, or does not satisfy the constraints";
+            ("NodeLeft", format!("service {name} wants no pod on the node any more: {why}"))
+        }
         StopReason::Replaced => {
             ("Replaced", format!("replaced by generation {generation} of service {name}"))
         }

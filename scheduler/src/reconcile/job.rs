@@ -14,6 +14,7 @@ use model::service::{Service, ServiceState};
 use model::spec::{JobPolicy, Period};
 use store::{IndexResult, JobIndices};
 
+use super::desired::DesiredSlots;
 use super::lost_payload::{ObservedState, suspects};
 use super::plan::{self, ReconcilePlan};
 use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
@@ -57,7 +58,7 @@ pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
         pods: ReconcilePlan { free: plan::free(job.slots), ..Default::default() },
         ..Default::default()
     };
-    let again = plan::stopped_again(job.slots, job.service.replicas, job.observed);
+    let again = plan::stopped_again(job.slots, DesiredSlots::First(job.service.replicas), job.observed);
     plan.pods.stop = job.surplus().chain(again).collect();
     plan.pods.requeue = suspects(job.slots, job.observed);
     if !job.service.progress.is_running() {

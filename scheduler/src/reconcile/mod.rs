@@ -1,12 +1,14 @@
 //! Ensures that a service has exactly its desired pods: [`plan`] decides, [`apply`] executes.
 //!
-//! Tests: beside the code, tests::healing, scenarios::updates, scenarios::jobs
+//! Tests: beside the code, tests::healing, tests::global, scenarios::updates, scenarios::jobs
 
 pub(crate) mod apply;
 pub(crate) mod apply_job;
+pub(crate) mod desired;
 pub(crate) mod job;
 pub(crate) mod lost_payload;
 pub(crate) mod lost_pods;
+pub(crate) mod members;
 #[cfg(test)]
 mod model;
 mod moving;

@@ -23,9 +23,9 @@ use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
 use super::violations::SeenNodes;
 
 /// `None`: no record.
-type Slots = BTreeMap<Slot, Option<PodRecord>>;
+pub(super) type Slots = BTreeMap<Slot, Option<PodRecord>>;
 
-fn read(slots: &Slots) -> Vec<ReplicaSlot> {
+pub(super) fn read(slots: &Slots) -> Vec<ReplicaSlot> {
     let slot = |(slot, pod): (&Slot, &Option<PodRecord>)| match pod {
         Some(pod) => at(*slot, pod.clone()),
         None => ReplicaSlot { slot: *slot, id: PodId::random(), holder: SlotHolder::NoRecord },
@@ -37,7 +37,7 @@ fn plan_for(service: &Service, slots: &Slots) -> ReconcilePlan {
     plan(service, &read(slots), &ObservedState::default())
 }
 
-fn vacate(slot: Slot, slots: &mut Slots) {
+pub(super) fn vacate(slot: Slot, slots: &mut Slots) {
     slots.remove(&slot);
     if !slot.is_second
         && let Some(second) = slots.remove(&Slot::second(slot.replica))
@@ -50,7 +50,7 @@ fn slot_of(id: &PodId, slots: &Slots) -> Option<Slot> {
     slots.iter().find(|(_, pod)| pod.as_ref().is_some_and(|pod| pod.id == *id)).map(|(slot, _)| *slot)
 }
 
-fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
+pub(super) fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     // Backwards: a pod that takes a first slot would not be found.
     plan.free.iter().rev().for_each(|(slot, _)| vacate(*slot, slots));
     for pod in

@@ -12,6 +12,7 @@ use model::pod::PodRecord;
 use model::service::Service;
 use model::service::moves::{Move, Moves};
 
+use super::desired::DesiredSlots;
 use super::lost_payload::ObservedState;
 use super::slots::{ReplicaSlot, SlotHolder, pods};
 use super::violations::constraints;
@@ -42,11 +43,16 @@ impl Moving {
     }
 
     /// `None` if no move is over.
-    pub(super) fn left(&self, service: &Service, slots: &[ReplicaSlot], desired: u32) -> Option<Moves> {
+    pub(super) fn left(
+        &self,
+        service: &Service,
+        slots: &[ReplicaSlot],
+        desired: DesiredSlots<'_>,
+    ) -> Option<Moves> {
         let by_replica = service.moves.by_replica();
         let left: BTreeMap<u32, Move> = by_replica
             .iter()
-            .filter(|(replica, one)| **replica < desired && self.goes_on(**replica, one, slots))
+            .filter(|(replica, one)| desired.has_replica(**replica) && self.goes_on(**replica, one, slots))
             .map(|(replica, one)| (*replica, one.clone()))
             .collect();
         (left.len() < by_replica.len()).then(|| Moves::of(left))

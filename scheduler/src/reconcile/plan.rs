@@ -14,6 +14,7 @@ use model::service::moves::Moves;
 use model::service::{Service, ServiceState};
 use store::ReplacedPod;
 
+use super::desired::DesiredSlots;
 use super::lost_payload::{ObservedState, suspects};
 use super::moving::Moving;
 use super::ordinals;
@@ -66,17 +67,14 @@ impl ReconcilePlan {
 
 /// `slots` must be sorted, without duplicates.
 pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> ReconcilePlan {
-    let desired = match service.state {
-        ServiceState::Active => service.replicas,
-        ServiceState::Deleting => 0,
-    };
+    let desired = DesiredSlots::of(service);
     let policy = service.replacing_policy(has_machine_ports(slots, observed));
     let Judgement { step: rollout, held } =
         rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
     let moving = Moving::of(service, slots, observed);
-    let is_update = pods(slots).any(|(slot, pod)| slot.slot.replica < desired && is_old(service, pod));
+    let is_update = pods(slots).any(|(slot, pod)| desired.has(slot) && is_old(service, pod));
     let (policy, moving) = (&policy, &moving);
     let basis = Basis { service, policy, moving, may_replace, is_update, now: observed.now };
     let Replacing { stop, replace, successors } = replacing::plan(basis, slots, desired);
@@ -94,7 +92,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         moves: moving.left(service, slots, desired),
         requeue: suspects(slots, observed),
         rollout,
-        held,
+        held: held.or_else(|| waits_for_uncordon(service, slots)),
         forget: service.state == ServiceState::Deleting && slots.is_empty(),
     }
 }
@@ -109,11 +107,10 @@ fn has_machine_ports(slots: &[ReplicaSlot], observed: &ObservedState) -> bool {
 fn new_pods<'a>(
     service: &'a Service,
     slots: &'a [ReplicaSlot],
-    desired: u32,
+    desired: DesiredSlots<'a>,
 ) -> impl Iterator<Item = &'a PodRecord> {
     let mut last = None;
-    let is_new =
-        move |(slot, pod): &(&ReplicaSlot, &PodRecord)| slot.slot.replica < desired && !is_old(service, pod);
+    let is_new = move |(slot, pod): &(&ReplicaSlot, &PodRecord)| desired.has(slot) && !is_old(service, pod);
     let is_next = move |(slot, _): &(&ReplicaSlot, &PodRecord)| {
         last.replace(slot.slot.replica) != Some(slot.slot.replica)
     };
@@ -132,11 +129,15 @@ pub(super) fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
 }
 
 /// Replicas without a slot, unless they wait for lower ordinals.
-pub(crate) fn startable(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
+pub(crate) fn startable(service: &Service, slots: &[ReplicaSlot], desired: DesiredSlots<'_>) -> Vec<u32> {
     let mut taken: Vec<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
     taken.dedup();
     let mut taken = taken.into_iter().peekable();
-    let missing = (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect();
+    let missing = |replica: &u32| {
+        while taken.next_if(|taken| taken < replica).is_some() {}
+        taken.next_if_eq(replica).is_none() && !service.members.is_closed(*replica)
+    };
+    let missing = desired.replicas().into_iter().filter(missing).collect();
     ordinals::startable(service, slots, missing)
 }
 
@@ -144,17 +145,21 @@ pub(crate) fn startable(service: &Service, slots: &[ReplicaSlot], desired: u32) 
 fn surplus<'a>(
     service: &Service,
     slots: &'a [ReplicaSlot],
-    desired: u32,
+    desired: DesiredSlots<'a>,
     observed: &'a ObservedState,
 ) -> impl Iterator<Item = PodStop> + 'a {
-    let reason = match service.state {
-        ServiceState::Deleting => StopReason::ServiceDeleted,
-        ServiceState::Active => StopReason::ScaledDown,
+    let reason = match (service.state, desired) {
+        (ServiceState::Deleting, _) => StopReason::ServiceDeleted,
+        (ServiceState::Active, DesiredSlots::First(_)) => StopReason::ScaledDown,
+        (ServiceState::Active, DesiredSlots::Members(_)) => StopReason::NodeLeft,
     };
-    let from = ordinals::stopped_from(service, slots, desired);
+    let wanted = match desired {
+        DesiredSlots::First(count) => DesiredSlots::First(ordinals::stopped_from(service, slots, count)),
+        DesiredSlots::Members(_) => desired,
+    };
     pods(slots)
         .rev()
-        .filter(move |(slot, _)| slot.slot.replica >= from)
+        .filter(move |(slot, _)| !wanted.has(slot))
         .filter(|(_, pod)| pod.phase != Phase::Stopping || observed.is_settled(pod))
         .map(move |(slot, pod)| {
             let is_stopping = pod.phase == Phase::Stopping;
@@ -164,9 +169,8 @@ fn surplus<'a>(
 
 /// Or if new pods are still judged: one that gets ready allows the next.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
-    let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
-        slot.slot.replica < service.replicas && is_old(service, pod)
-    };
+    let desired = DesiredSlots::of(service);
+    let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| desired.has(slot) && is_old(service, pod);
     // Without a policy a full pass finds the first generation good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
@@ -174,12 +178,17 @@ pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     service.state == ServiceState::Active && (is_rolling || !service.moves.is_empty())
 }
 
-fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {
+/// A pod on a cordoned node has no successor there.
+fn waits_for_uncordon(service: &Service, slots: &[ReplicaSlot]) -> Option<String> {
+    let is_left =
+        |pod: &&PodRecord| is_old(service, pod) && service.members.is_closed(pod.replica) && !is_ending(pod);
+    let node = pods(slots).map(|(_, pod)| pod).find(is_left)?.node.as_ref()?;
+    Some(format!("{node} is cordoned: its pod is replaced after `kubeleet uncordon {node}`"))
+}
+
+fn kept(service: &Service, slots: &[ReplicaSlot], desired: DesiredSlots<'_>) -> Vec<(PodId, u64)> {
     let is_kept = |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
-        slot.slot.replica < desired
-            && pod.generation < service.generation
-            && !is_old(service, pod)
-            && !is_ending(pod)
+        desired.has(slot) && pod.generation < service.generation && !is_old(service, pod) && !is_ending(pod)
     };
     pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
 }
@@ -187,12 +196,12 @@ fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u
 /// The requests may be lost.
 pub(super) fn stopped_again<'a>(
     slots: &'a [ReplicaSlot],
-    desired: u32,
+    desired: DesiredSlots<'a>,
     observed: &'a ObservedState,
 ) -> impl Iterator<Item = PodStop> + 'a {
     pods(slots)
         .filter(move |(slot, pod)| {
-            slot.slot.replica < desired
+            desired.has(slot)
                 && (pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && observed.is_settled(pod)))
         })
         .map(|(slot, pod)| PodStop::new(slot, pod, StopReason::AlreadyStopping))

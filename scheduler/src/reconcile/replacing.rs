@@ -13,6 +13,7 @@ use model::service::Service;
 use model::spec::{OnFailure, UpdatePolicy};
 use store::ReplacedPod;
 
+use super::desired::DesiredSlots;
 use super::moving::Moving;
 use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
@@ -45,9 +46,11 @@ pub(super) struct Basis<'a> {
 }
 
 impl Basis<'_> {
-    /// While a rollout is paused, the successor of an old pod would be a new one.
+    /// While a rollout is paused, the successor of an old pod would be a new one. That of a pod of a global
+    /// service would find its node cordoned.
     fn must_go(self, pod: &PodRecord) -> bool {
-        if is_old(self.service, pod) { self.may_replace } else { self.moving.has(pod) }
+        let may_replace = self.may_replace && !self.service.members.is_closed(pod.replica);
+        if is_old(self.service, pod) { may_replace } else { self.moving.has(pod) }
     }
 
     fn reason(self, pod: &PodRecord) -> StopReason {
@@ -64,12 +67,12 @@ struct StepBudget {
 }
 
 impl StepBudget {
-    fn of(basis: Basis<'_>, replicas: &[ReplicaPods<'_>], desired: u32) -> Self {
+    fn of(basis: Basis<'_>, replicas: &[ReplicaPods<'_>], desired: DesiredSlots<'_>) -> Self {
         let Basis { service, policy, .. } = basis;
         let count = |is_counted: &dyn Fn(&ReplicaPods<'_>) -> bool| {
             replicas.iter().filter(|replica| is_counted(replica)).count()
         };
-        let desired = desired as usize;
+        let desired = desired.count();
         let in_service = count(&|replica| replica.iter().any(|(_, pod)| allows_next(basis, pod)));
         let with_two = count(&|replica| replica.iter().any(|(slot, _)| slot.slot.is_second));
         let with_new = count(&|replica| replica.iter().any(|(_, pod)| !is_old(service, pod)));
@@ -94,7 +97,7 @@ impl StepBudget {
 }
 
 /// The highest replicas go first.
-pub(super) fn plan(basis: Basis<'_>, slots: &[ReplicaSlot], desired: u32) -> Replacing {
+pub(super) fn plan(basis: Basis<'_>, slots: &[ReplicaSlot], desired: DesiredSlots<'_>) -> Replacing {
     let replicas = by_replica(slots, desired);
     let mut budget = StepBudget::of(basis, &replicas, desired);
     let mut plan = Replacing::default();
@@ -174,7 +177,7 @@ fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) 
 pub(super) fn second_of_equals(
     basis: Basis<'_>,
     slots: &[ReplicaSlot],
-    desired: u32,
+    desired: DesiredSlots<'_>,
 ) -> impl Iterator<Item = PodStop> {
     let surplus = |replica: ReplicaPods<'_>| {
         let [first, second] = replica[..] else { return None };
@@ -188,8 +191,8 @@ pub(super) fn second_of_equals(
     found.into_iter()
 }
 
-fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
-    let wanted: ReplicaPods<'_> = pods(slots).filter(|(slot, _)| slot.slot.replica < desired).collect();
+fn by_replica<'a>(slots: &'a [ReplicaSlot], desired: DesiredSlots<'_>) -> Vec<ReplicaPods<'a>> {
+    let wanted: ReplicaPods<'_> = pods(slots).filter(|(slot, _)| desired.has(slot)).collect();
     wanted.chunk_by(|(a, _), (b, _)| a.slot.replica == b.slot.replica).map(<[_]>::to_vec).collect()
 }
 
@@ -257,7 +260,7 @@ mod tests {
 
     /// Slots stopped, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
-        let found = with_basis(service, |basis| plan(basis, slots, service.replicas));
+        let found = with_basis(service, |basis| plan(basis, slots, DesiredSlots::of(service)));
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
         let replace = found.replace.iter().map(|pod| match &pod.successor {
@@ -386,7 +389,7 @@ mod tests {
                 ..record("web", 0, 2, Pending)
             };
             let slots = [slot(old), second_slot(successor)];
-            let found = with_basis(&service, |basis| plan(basis, &slots, 1));
+            let found = with_basis(&service, |basis| plan(basis, &slots, DesiredSlots::First(1)));
             assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
             let replaced =
                 found.replace.iter().filter(|pod| pod.id == slots[0].id && pod.successor.is_none());
@@ -418,8 +421,9 @@ mod tests {
             (OLD, NEW, None),
         ] {
             let (service, slots) = (service(1, 2, ServiceState::Active), slots(&[(first, Some(second))]));
-            let found: Vec<PodStop> =
-                with_basis(&service, |basis| second_of_equals(basis, &slots, 1).collect());
+            let found: Vec<PodStop> = with_basis(&service, |basis| {
+                second_of_equals(basis, &slots, DesiredSlots::First(1)).collect()
+            });
             let stopped = found.first().map(|stop| stop.id == slots[1].id);
             assert_eq!(stopped, expected, "{first:?} {second:?}");
         }

@@ -38,7 +38,7 @@ pub(crate) enum RolloutStep {
 }
 
 pub(crate) fn is_judged(service: &Service) -> bool {
-    !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
+    !service.rollout.is_settled && service.state == ServiceState::Active && service.wanted_pods() > 0
 }
 
 /// Pods that are replaced before the others wait for an operator.
@@ -123,7 +123,7 @@ pub(crate) fn judge<'a>(
             RolloutVerdict::Bad(why) => bad.push(why),
         }
     }
-    let desired = service.replicas as usize;
+    let desired = service.wanted_pods() as usize;
     if good >= desired {
         return Judgement { step: Some(RolloutStep::Settle), held: None };
     }
@@ -143,7 +143,7 @@ pub(crate) fn judge<'a>(
 
 pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String>) -> Judgement {
     let marks = &service.rollout;
-    let has_failed = policy.has_failed(bad.len(), service.replicas as usize);
+    let has_failed = policy.has_failed(bad.len(), service.wanted_pods() as usize);
     let others = bad.len().saturating_sub(1);
     let Some(first) = bad.into_iter().next() else { return Judgement::default() };
     let why = if others > 0 { format!("{first}; and {others} more are bad") } else { first };

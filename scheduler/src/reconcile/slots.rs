@@ -38,6 +38,8 @@ impl ReplicaSlot {
 pub(crate) enum StopReason {
     ServiceDeleted,
     ScaledDown,
+    /// Its global service wants no pod there.
+    NodeLeft,
     Replaced,
     /// To another node.
     Moved,

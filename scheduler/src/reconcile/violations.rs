@@ -73,7 +73,8 @@ impl FoundViolations {
         let placed = |pod: &PodRecord| matches!(pod.phase, Phase::Assigned | Phase::Running);
         let here = pods(slots).filter(|(_, pod)| placed(pod));
         let constraints = constraints(service);
-        if constraints.is_empty() || !service.kind().is_service() || service.state != ServiceState::Active {
+        let is_looked_after = !service.kind().is_service() || service.is_global();
+        if constraints.is_empty() || is_looked_after || service.state != ServiceState::Active {
             self.pods += here.count();
             return;
         }

@@ -8,6 +8,7 @@ mod cluster;
 mod draining;
 mod external_workers;
 mod failure_detection;
+mod global;
 mod healing;
 mod killing;
 mod placing;

@@ -80,6 +80,7 @@ impl Director {
             | Scenario::HandOver
             | Scenario::Rules
             | Scenario::Ordinals
+            | Scenario::Global
             | Scenario::Drains
             | Scenario::Resources
             | Scenario::Jobs => {}

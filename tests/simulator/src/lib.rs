@@ -87,6 +87,7 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
         | Scenario::HandOver
         | Scenario::Rules
         | Scenario::Ordinals
+        | Scenario::Global
         | Scenario::Drains
         | Scenario::Resources => run_with_random_faults(&mut world),
         Scenario::Jobs => cron_run::run(&mut world),

@@ -19,6 +19,8 @@ pub struct Switches {
     pub hidden_ids: bool,
     /// Users ask for it, and the checks do not know.
     pub start_at_once: bool,
+    /// Schedulers place the pods of global services on other nodes.
+    pub global_anywhere: bool,
 }
 
 #[derive(Debug)]

@@ -34,6 +34,8 @@ pub enum Scenario {
     Rules,
     /// Random faults on stateful services.
     Ordinals,
+    /// Random faults on global services while operators relabel, drain and uncordon nodes.
+    Global,
     /// Random faults while operators drain nodes and uncordon them again.
     Drains,
     /// Random faults on services whose pods get ids of named resources.
@@ -43,7 +45,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 16] = [
+    pub const ALL: [Scenario; 17] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -57,6 +59,7 @@ impl Scenario {
         Scenario::OldCopy,
         Scenario::Rules,
         Scenario::Ordinals,
+        Scenario::Global,
         Scenario::Drains,
         Scenario::Resources,
         Scenario::Jobs,

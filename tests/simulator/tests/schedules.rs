@@ -238,6 +238,8 @@ scenarios! {
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_pod_with_rules_is_assigned_only_where_they_hold:
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    each_eligible_node_has_one_pod_of_a_global_service:
+        Global, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
         Drains, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_id_of_a_named_resource_belongs_to_one_pod_of_its_node:
@@ -380,6 +382,7 @@ ablations! {
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
     with_workers_that_do_not_see_who_has_an_id, seed 16 of Resources: hidden_ids => "share an id";
     with_ordinals_that_start_at_once, seed 0 of Ordinals: start_at_once => "ordinals: ";
+    with_global_pods_placed_anywhere, seed 1 of Global: global_anywhere => "global: ";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {

@@ -11,7 +11,7 @@ use model::node::{Node, NodeInfo, NodeKind, NodeState, ResourceIds, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::service::{Service, ServiceState};
-use model::spec::{ContainerSpec, DesiredService, NamedRequest, OnDisconnect, PodSpec, Seconds};
+use model::spec::{ContainerSpec, DesiredService, Mode, NamedRequest, OnDisconnect, PodSpec, Seconds};
 use store::{Claimant, SilenceProof};
 
 pub const IMAGE: &str = "nginx";
@@ -42,6 +42,7 @@ pub fn service() -> Service {
         schedule: Default::default(),
         rollout: Default::default(),
         moves: Default::default(),
+        members: Default::default(),
         created_at: 0,
         updated_at: 0,
         scaled_at: None,
@@ -51,6 +52,7 @@ pub fn service() -> Service {
             on_disconnect: OnDisconnect::default(),
             stop_grace_period: Seconds::default(),
             drain: None,
+            mode: Mode::default(),
             stateful: None,
             resources: NamedRequest::default(),
         },

@@ -16,6 +16,7 @@ mod events;
 mod every_operation;
 mod following;
 mod foreign_keys;
+mod global;
 mod host_ports;
 mod jobs;
 mod labels;

@@ -19,6 +19,7 @@ use model::pod::image::ImageContent;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::pod::slot::Slot;
+use model::service::members::{Member, Members, Standing};
 use model::service::moves::{Move, Moves};
 use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use model::spec::{HostPorts, ServiceInput};
@@ -143,10 +144,10 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             certificates(fixture, case).await
         }
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
-        "moves_put" | "rollout_mark" | "service_put" | "service_restart" | "service_scale"
-        | "service_delete" | "service_forget" | "pods_create" | "pods_keep" | "pods_replace"
-        | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire" | "writes_unconfirmed"
-        | "writes_confirmed" => desired_state(fixture, case, placed).await,
+        "members_put" | "moves_put" | "rollout_mark" | "service_put" | "service_restart"
+        | "service_scale" | "service_delete" | "service_forget" | "pods_create" | "pods_keep"
+        | "pods_replace" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
+        | "writes_unconfirmed" | "writes_confirmed" => desired_state(fixture, case, placed).await,
         "take"
         | "assign"
         | "park"
@@ -307,6 +308,13 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
         "rollout_mark" => {
             let seen = store.service(&service).await.unwrap().unwrap();
             operation!(None, [store, seen] store.mark_rollout(&seen, RolloutMark::Paused("why")))
+        }
+        "members_put" => {
+            let agent = serde_json::json!({"name": "agent", "image": "a", "mode": "global"});
+            let agent = fixture.service_of(agent).await;
+            let member = Member { node: node("w1"), standing: Standing::Open };
+            let members = Members::of([(0, member)].into());
+            operation!(None, [store, agent, members] store.put_members(&agent, &members, Some("w1")))
         }
         "moves_put" => {
             let seen = store.service(&service).await.unwrap().unwrap();

@@ -55,8 +55,9 @@ impl NodePolicy {
 }
 
 /// Names all fields: a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 7] {
-    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain, stateful, resources } = pod;
+fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 8] {
+    let PodSpec { kind, mode, containers, on_disconnect, stop_grace_period, drain, stateful, resources } =
+        pod;
     [
         // Its containers decide when it ends.
         ("kind", any(kind)),
@@ -66,7 +67,8 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 7] {
         ("on_disconnect", any(on_disconnect)),
         ("stop_grace_period", any(stop_grace_period)),
         ("drain", any(drain)),
-        // The schedulers keep to it.
+        // The schedulers keep to these.
+        ("mode", any(mode)),
         ("stateful", any(stateful)),
         // Only variables follow from them.
         ("resources", any(resources)),

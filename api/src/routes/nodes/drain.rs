@@ -78,7 +78,7 @@ async fn view(app: &AppState, name: &NodeName) -> Result<DrainView, ApiProblem> 
 }
 
 fn pod_view(LeavingPod { record, place, is_bound }: LeavingPod) -> LeavingPodView {
-    let stays = place.why_not().unwrap_or_default();
+    let (stays, is_global) = (place.why_not().unwrap_or_default(), place == Place::Global);
     LeavingPodView {
         uuid: record.id,
         name: record.name,
@@ -88,5 +88,6 @@ fn pod_view(LeavingPod { record, place, is_bound }: LeavingPod) -> LeavingPodVie
         to: if let Place::On(node) = place { Some(node) } else { None },
         stays,
         is_bound,
+        is_global,
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// Schedulers of the version before know no rules, no `stateful` and no `resources`.
+/// Schedulers of the version before know no rules, no `stateful`, no `mode` and no `resources`.
 async fn check_rules(
     app: &AppState,
     desired: &DesiredService,
@@ -52,11 +52,13 @@ async fn check_rules(
         |fields: &ServiceFields| fields.placement.clone().filter(|rules: &Placement| !rules.is_soft());
     let has_old_rules = existing.is_some_and(|service| rules(&service.fields) == rules(&desired.fields));
     let was_stateful = existing.is_some_and(|service| service.pod.stateful == desired.pod.stateful);
+    let was_global = existing.is_some_and(Service::is_global);
     let had_resources = existing.is_some_and(|service| service.pod.resources == desired.pod.resources);
     let field = match (rules(&desired.fields), &desired.pod.stateful, &desired.pod.resources) {
         (Some(_), ..) if !has_old_rules => "placement",
         (_, Some(_), _) if !was_stateful => "stateful",
         (.., named) if !(named.is_empty() || had_resources) => "resources",
+        _ if desired.pod.mode.is_global() && !was_global => "mode: global",
         _ => return Ok(()),
     };
     let older = app.store.older_schedulers().await?;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use model::ids::ServiceName;
 use model::network::ingress::alias_of_route;
 use model::service::{PODS_CREATED_INLINE, Service, ServiceState};
-use model::spec::{DesiredService, Kind};
+use model::spec::{DesiredService, Kind, Mode};
 use store::{CreateOutcome, PutOutcome, RedisKey, WriteReceipt, is_same_specification};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -38,6 +38,7 @@ pub(super) async fn respond(
         PutOutcome::Deleting => Err(being_deleted(name)),
         PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
         PutOutcome::OtherKind { kind } => Err(other_kind(name, kind)),
+        PutOutcome::OtherMode { mode } => Err(other_mode(name, mode)),
         PutOutcome::Immutable => Err(job_immutable(name)),
         PutOutcome::RouteTaken { route, service } => Err(route_taken(name, &route, &service)),
     }
@@ -56,6 +57,8 @@ pub(super) fn respond_to_dry_run(
         Err(revision_conflict(name, existing.revision))
     } else if existing.kind() != desired.pod.kind {
         Err(other_kind(name, existing.kind()))
+    } else if existing.pod.mode != desired.pod.mode {
+        Err(other_mode(name, existing.pod.mode))
     } else if existing.kind() == Kind::Job && is_other_job(desired, existing) {
         Err(job_immutable(name))
     } else {
@@ -80,6 +83,14 @@ fn other_kind(name: &ServiceName, kind: Kind) -> ApiProblem {
         "{name} is a {kind}, and stays one: delete it first, or take another name; nothing was changed"
     );
     ApiProblem::new(ProblemKind::WrongKind, detail)
+}
+
+fn other_mode(name: &ServiceName, mode: Mode) -> ApiProblem {
+    let is = if mode.is_global() { "is global" } else { "has a number of replicas" };
+    let detail = format!(
+        "{name} {is}, and its `mode` cannot change: delete it first, or take another name; nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::WrongKind, detail).at("/mode", "cannot change")
 }
 
 fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {

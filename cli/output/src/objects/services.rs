@@ -14,7 +14,7 @@ use crate::{TableRow, Titles, humanize};
 
 impl TableRow for ServiceView {
     const TITLES: Titles = &["NAME", "READY", "STATUS", "IMAGE", "AGE"];
-    const WIDE_TITLES: Titles = &["GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"];
+    const WIDE_TITLES: Titles = &["MODE", "GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let status = &self.status;
@@ -24,6 +24,7 @@ impl TableRow for ServiceView {
             status_word(self).to_owned(),
             self.pod.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
             humanize::age(&self.created_at, now),
+            self.pod.mode.as_str().to_owned(),
             self.generation.to_string(),
             format!("{}/{}", status.updated, status.desired),
             self.pod.on_disconnect.as_str().to_owned(),
@@ -90,6 +91,7 @@ pub fn describe(
         .field("Job", service.job_status.as_ref().map(job_line).unwrap_or_default())
         .field("Cron", service.cron_status.as_ref().map(cron_line).unwrap_or_default())
         .field("Pods", if service.pod.kind.is_service() { pod_counts(service) } else { String::new() })
+        .field("Mode", mode(service))
         .field("App", service.fields.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
         .field("Updates", updates(service, with_machine_ports))
@@ -126,6 +128,21 @@ pub fn describe(
         ],
     );
     layout.finish()
+}
+
+/// With what makes a node eligible.
+fn mode(service: &ServiceView) -> String {
+    if !service.pod.mode.is_global() {
+        return String::new();
+    }
+    let constraints = service.fields.placement.iter().flat_map(|placement| &placement.constraints);
+    let constraints: Vec<&str> = constraints.map(String::as_str).collect();
+    let satisfies = match constraints[..] {
+        [] => String::new(),
+        _ => format!(", and satisfies {}", constraints.join(" and ")),
+    };
+    let none = if service.status.desired == 0 { "; none is, now" } else { "" };
+    format!("global (a pod on each node that is alive, not cordoned{satisfies}{none})")
 }
 
 fn rules(placement: &Placement) -> Vec<String> {

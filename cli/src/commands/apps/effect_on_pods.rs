@@ -26,6 +26,9 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
     if after.pod.kind == Kind::Cron {
         return format!("no pod is replaced, the next jobs are others: {changed}");
     }
+    if before.pod.mode.is_global() {
+        return format!("its pods are replaced: {changed}");
+    }
     let replaced = before.replicas.min(after.replicas);
     let is = if replaced == 1 { "is" } else { "are" };
     format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
@@ -62,6 +65,7 @@ mod tests {
                 "image: a\nuser: app\nreplicas: 3",
                 "1 pod is replaced: labels (removed), replicas 1 → 3, user",
             ),
+            ("image: a\nmode: global", "image: b\nmode: global", "its pods are replaced: image"),
             ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas 3 → 5"),
             ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
             (

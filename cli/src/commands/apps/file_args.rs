@@ -54,7 +54,7 @@ pub(crate) enum Allowed {
     LostDirectories,
     /// Run services with `network_mode: none` or an internal network without that isolation.
     NoIsolation,
-    /// Run services with `deploy.mode: global` with the number of pods in `replicas`.
+    /// Run services with `deploy.mode: global-job` or `replicated-job` as services with `replicas` pods.
     OneForAll,
     /// Send files that are not in the folder of the project.
     OutsideFiles,

@@ -73,7 +73,7 @@ pub(crate) async fn follow(node: &str, context: &mut Context<'_>) -> CommandResu
             let to = gone.to.as_ref().map(|to| format!(", to {to}")).unwrap_or_default();
             stderr::note(&format!("{} left {node}{to}", indexed(gone)));
         }
-        let is_over = !view.pods.iter().any(|pod| pod.to.is_some());
+        let is_over = !view.pods.iter().any(|pod| pod.to.is_some()) && !only_global_are_left(&view.pods);
         // Pods that are being stopped are in no plan.
         if (is_over && is_empty_or_waits(node, &view, context).await?) || Instant::now() >= until {
             return Ok(view.pods);
@@ -88,13 +88,18 @@ async fn is_empty_or_waits(node: &str, view: &DrainView, context: &Context<'_>) 
     Ok(used <= view.pods.len() as u64)
 }
 
+/// They are stopped by then, too.
+fn only_global_are_left(pods: &[LeavingPodView]) -> bool {
+    !pods.is_empty() && pods.iter().all(|pod| pod.is_global)
+}
+
 pub(crate) fn indexed(pod: &LeavingPodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
 /// A pod that could move if there were room.
 fn needs_person(pod: &LeavingPodView) -> bool {
-    pod.to.is_none() && pod.service.is_some() && !pod.is_bound
+    pod.to.is_none() && pod.service.is_some() && !pod.is_bound && !pod.is_global
 }
 
 /// Before anything is stopped.
@@ -108,7 +113,8 @@ fn staying_lines(pods: &[LeavingPodView], node: &str) -> Vec<String> {
     let alike = |a: &LeavingPodView, b: &LeavingPodView| {
         (&a.stays, a.is_bound, a.service.is_none()) == (&b.stays, b.is_bound, b.service.is_none())
     };
-    for pod in pods.iter().filter(|pod| pod.to.is_none()) {
+    // Those of global services are stopped last.
+    for pod in pods.iter().filter(|pod| pod.to.is_none() && !pod.is_global) {
         match groups.iter_mut().find(|(first, _)| alike(first, pod)) {
             Some((_, names)) => names.push(indexed(pod)),
             None => groups.push((pod, vec![indexed(pod)])),
@@ -181,6 +187,7 @@ mod tests {
             to: to.map(|name| NodeName::new(name).unwrap()),
             stays: stays.to_owned(),
             is_bound,
+            is_global: false,
         }
     }
 
@@ -203,5 +210,9 @@ mod tests {
         assert!(!needs_person(&pod(0, Some("b"), "", false)));
         assert!(!needs_person(&pod(0, None, "x", true)));
         assert!(!needs_person(&LeavingPodView { service: None, ..pod(0, None, "x", false) }));
+        let global = || LeavingPodView { is_global: true, ..pod(0, None, "x", false) };
+        assert!(!needs_person(&global()) && staying_lines(&[global()], "a").is_empty());
+        assert!(only_global_are_left(&[global()]));
+        assert!(!only_global_are_left(&[global(), pod(1, None, "x", true)]) && !only_global_are_left(&[]));
     }
 }

@@ -143,7 +143,7 @@ async fn list_removable(args: &LabelledListArgs, context: &mut Context<'_>) -> C
 }
 
 fn may_go(plan: &DrainView) -> bool {
-    plan.pods.iter().all(|pod| pod.to.is_some())
+    plan.pods.iter().all(|pod| pod.to.is_some() || pod.is_global)
 }
 
 /// With `is_former`, only leftovers of earlier machines of their names.

@@ -212,8 +212,9 @@ async fn generations_of(name: &str, context: &Context<'_>) -> CommandResult<Vec<
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
     let GenerationView { on_disconnect, stop_grace_period, drain, stateful, resources, containers, .. } =
         view.clone();
-    let kind = service.pod.kind;
-    let pod = PodSpec { kind, on_disconnect, stop_grace_period, drain, stateful, resources, containers };
+    let PodSpec { kind, mode, .. } = service.pod;
+    let pod =
+        PodSpec { kind, mode, on_disconnect, stop_grace_period, drain, stateful, resources, containers };
     ServiceView { pod, ..service.clone() }
 }
 

@@ -1,6 +1,7 @@
-//! Services: their record, moves and volumes, selectors of labels, and crons. Their fields are in `spec/`.
+//! Services: record, members, moves and volumes, selectors of labels, and crons. Fields are in `spec/`.
 
 pub mod cron;
+pub mod members;
 pub mod moves;
 mod record;
 pub mod selector;

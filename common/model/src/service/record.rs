@@ -6,6 +6,7 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::pod::image::ImageContent;
 use crate::service::cron::Ticks;
+use crate::service::members::Members;
 use crate::service::moves::Moves;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
@@ -33,12 +34,16 @@ pub struct Service {
     /// Counts changes of the desired state.
     pub revision: u64,
     pub spec_id: SpecId,
+    /// Of a global service, one more than the highest number of its members: see
+    /// [`wanted_pods`](Self::wanted_pods).
     pub replicas: u32,
     pub fields: ServiceFields,
     pub progress: JobProgress,
     pub schedule: CronProgress,
     pub rollout: RolloutMarks,
     pub moves: Moves,
+    /// Of a global service.
+    pub members: Members,
     pub created_at: RedisMillis,
     pub updated_at: RedisMillis,
     /// Unless a later description changed the replicas.
@@ -128,6 +133,7 @@ impl Service {
             schedule: CronProgress::default(),
             rollout: RolloutMarks::default(),
             moves: Moves::default(),
+            members: Members::default(),
             created_at: at,
             updated_at: at,
             scaled_at: None,
@@ -138,6 +144,15 @@ impl Service {
 
     pub fn kind(&self) -> Kind {
         self.pod.kind
+    }
+
+    pub fn is_global(&self) -> bool {
+        self.pod.mode.is_global()
+    }
+
+    /// While it is active.
+    pub fn wanted_pods(&self) -> u32 {
+        if self.is_global() { self.members.wanted().count() as u32 } else { self.replicas }
     }
 
     /// To the last settled specification, or the one before a failed rollout.
@@ -157,6 +172,8 @@ impl Service {
         let at_once = match &self.fields.job {
             Some(job) => job.parallelism,
             None if is_ordered => 1,
+            // The schedulers know the nodes.
+            None if self.is_global() => 0,
             None => self.replicas,
         };
         (0..at_once.min(self.replicas)).collect()

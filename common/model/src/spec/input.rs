@@ -18,7 +18,8 @@ pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
 const CONTAINERS: &str = "containers";
 /// Its default depends on the volumes, and on `stateful`.
 const ON_DISCONNECT: &str = "on_disconnect";
-const KIND: &str = "kind";
+/// Stored with the pods.
+const OF_SERVICE: [&str; 2] = ["kind", "mode"];
 /// Its default depends on the kind.
 const RESTART: &str = "restart";
 
@@ -77,11 +78,10 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut of_service = without_aliases(document::field_names::<NameAndReplicas>());
-        // Stored with the pods.
-        of_service.insert(1, KIND);
+        of_service.splice(1..1, OF_SERVICE);
         of_service.extend(document::field_names::<ServiceFields>());
         let mut of_pods = document::field_names::<PodSpec>();
-        of_pods.retain(|name| *name != KIND);
+        of_pods.retain(|name| !OF_SERVICE.contains(name));
         [
             ("The service", of_service),
             ("Its pods", of_pods),
@@ -143,6 +143,7 @@ impl ServiceInput {
         }
         violations.extend(fields.violations(&name, &pod));
         violations.extend(kind_checks::violations(&name, replicas, &fields, &pod));
+        violations.extend(kind_checks::global_violations(replicas, &fields, &pod));
         violations.extend(pod.stateful.iter().flat_map(Stateful::violations));
         violations.extend(pod.resources.violations());
         violations.extend(form.violations());
@@ -159,6 +160,7 @@ impl ServiceInput {
         let replicas = match (pod.kind, &fields.job) {
             (Kind::Job, Some(job)) => job.completions,
             (Kind::Cron, _) => 0,
+            _ if pod.mode.is_global() => 0,
             _ => replicas,
         };
         Ok(DesiredService { name, replicas, fields, pod })
@@ -174,14 +176,16 @@ impl ServiceInput {
         pod: PodSpec,
     ) -> ServiceDocument<'a> {
         let Self { name, replicas, fields, .. } = self;
-        ServiceDocument { name, replicas: *replicas, fields, only_container, pod }
+        let replicas = (!pod.mode.is_global()).then_some(*replicas);
+        ServiceDocument { name, replicas, fields, only_container, pod }
     }
 }
 
 #[derive(Serialize)]
 struct ServiceDocument<'a> {
     name: &'a ServiceName,
-    replicas: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<u32>,
     #[serde(flatten)]
     fields: &'a ServiceFields,
     #[serde(flatten)]
@@ -240,7 +244,7 @@ impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
         let DesiredService { name, replicas, fields, pod } = desired;
         let form = Form::of(&pod.containers);
-        let replicas = if pod.kind.is_service() { replicas } else { 1 };
+        let replicas = if pod.kind.is_service() && !pod.mode.is_global() { replicas } else { 1 };
         Self { name, replicas, fields, pod, form }
     }
 }

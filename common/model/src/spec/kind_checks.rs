@@ -1,8 +1,9 @@
-//! Fields that contradict the kind of a service.
+//! Fields that contradict the kind of a service, or `mode: global`.
 
 use super::container::RestartPolicy;
 use super::job::{CronPolicy, JobPolicy};
 use super::kind::Kind;
+use super::placement::Placement;
 use super::pod::PodSpec;
 use super::service_fields::ServiceFields;
 use super::violation::Violation;
@@ -76,4 +77,23 @@ pub(super) fn violations(
     found.extend(job.iter().flat_map(JobPolicy::violations));
     found.extend(cron.iter().flat_map(CronPolicy::violations));
     found
+}
+
+/// Of a global service: fields for a number of pods.
+pub(super) fn global_violations(replicas: u32, fields: &ServiceFields, pod: &PodSpec) -> Vec<Violation> {
+    if !pod.mode.is_global() {
+        return Vec::new();
+    }
+    let Placement { constraints: _, preferences: _, spread, max_per_node } =
+        fields.placement.clone().unwrap_or_default();
+    let one_each = "a global service has one pod on each eligible node: leave it out";
+    let wrong = [
+        (!pod.kind.is_service(), "/mode", "is for services: a job has a number of completions"),
+        (pod.kind.is_service() && replicas != 1, "/replicas", one_each),
+        (pod.stateful.is_some(), "/stateful", "the pods of a global service are known by their nodes"),
+        (!spread.is_empty(), "/placement/spread", one_each),
+        (max_per_node.is_some(), "/placement/max_per_node", one_each),
+    ];
+    let wrong = wrong.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+    wrong.map(|(_, pointer, why)| Violation::new(pointer, why)).collect()
 }

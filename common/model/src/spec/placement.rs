@@ -11,8 +11,8 @@ use super::node_constraint::{HOST_NAME, InvalidConstraint, LABELS, NodeConstrain
 use super::{Violation, units};
 use crate::ids::NodeName;
 
-/// The form of a stored specification whose service has rules that must hold, is stateful, or asks for named
-/// resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
+/// The form of a stored specification whose service has rules that must hold, is stateful or global, or asks for
+/// named resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
 pub const FORM_WITH_RULES: u32 = 4;
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_PREFERENCES: usize = 16;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ContainerSpec, HostPorts, Kind, NamedRequest, RestartPolicy, Seconds, StartCondition, Stateful, stateful,
+    ContainerSpec, HostPorts, Kind, Mode, NamedRequest, RestartPolicy, Seconds, StartCondition, Stateful,
+    stateful,
 };
 use crate::ids::SpecId;
 use crate::node::Resources;
@@ -18,6 +19,10 @@ pub struct PodSpec {
     /// The kind of the service: `service`, `job` or `cron`.
     #[serde(default, skip_serializing_if = "Kind::is_service")]
     pub kind: Kind,
+    /// `replicated`, or `global`: one pod on each node that is alive, not cordoned, and satisfies the
+    /// constraints of `placement`. Pods come and go with nodes, and `replicas` is left out.
+    #[serde(default, skip_serializing_if = "Mode::is_replicated")]
+    pub mode: Mode,
     /// Containers of the pod. Several share one network, and are started in the order of their `depends_on`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required)]
@@ -88,6 +93,11 @@ impl PodSpec {
         endless.next().map(|container| container.name.as_ref().map(|name| name.as_str()))
     }
 
+    /// A version before would run them wrongly, whatever the rules of the service are.
+    pub fn needs_newest_form(&self) -> bool {
+        self.stateful.is_some() || self.mode.is_global() || !self.resources.is_empty()
+    }
+
     pub fn image(&self) -> &str {
         self.containers.first().map_or("", |c| c.image.as_str())
     }
@@ -95,6 +105,7 @@ impl PodSpec {
     /// An external worker knows only the image.
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
+            && !self.mode.is_global()
             && self.stateful.is_none()
             && self.resources.is_empty()
             && self.on_disconnect == OnDisconnect::Keep

@@ -18,13 +18,13 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
     /// Whether a pod is stopped before its successor starts, or when its successor is good. By default the
-    /// latter, unless the pods are `stateful`, have volumes, host ports, `resources` or
+    /// latter, unless the pods are `stateful` or `global`, have volumes, host ports, `resources` or
     /// `on_disconnect: stop`, are plain processes, which have the ports of their machine, or the limits below
     /// say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<UpdateOrder>,
     /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
-    /// By default a quarter of the pods, and at least one; one if they are `stateful`.
+    /// By default a quarter of the pods, and at least one; one if they are `stateful` or `global`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1)]
     pub parallelism: Option<u32>,
@@ -111,9 +111,11 @@ pub enum UpdateOrder {
 }
 
 impl UpdateOrder {
-    /// Start first where two pods of a replica can run side by side.
+    /// Start first where two pods of a replica can run side by side; of a global service, users of Swarm and
+    /// of DaemonSets expect one on a node.
     pub fn of_pods(pod: &PodSpec) -> Self {
         let is_alone = pod.stateful.is_some()
+            || pod.mode.is_global()
             || pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
             || !pod.shared_volumes().is_empty()
@@ -147,7 +149,8 @@ impl UpdatePolicy {
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
-        let parallelism = self.parallelism.or_else(|| pod.stateful.is_some().then_some(1));
+        let one_by_one = pod.stateful.is_some() || pod.mode.is_global();
+        let parallelism = self.parallelism.or(one_by_one.then_some(1));
         Self { order: Some(self.order.unwrap_or_else(implied)), parallelism, ..self.clone() }
     }
 

@@ -651,7 +651,7 @@ end
 local function has_address(service_key, slot, slot_share)
   local state, replicas, kind = unpack(redis.call('HMGET', service_key, 'state', 'replicas', 'kind'), 1, 3)
   if not state or slot == '' then return state and true end
-  return not kind and tonumber(slot) < math.min(tonumber(replicas) or 0, tonumber(slot_share))
+  return (not kind or kind == 'global') and tonumber(slot) < math.min(tonumber(replicas) or 0, tonumber(slot_share))
 end
 
 -- Lines are "<route> <service> <port>"; field <route> of `routes` has the rest. A route belongs to one

@@ -13,10 +13,12 @@ use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
+use model::service::members::Members;
 use model::service::moves::Moves;
 use model::spec::{Placement, PlacementProfile};
 
-type Fields = (Option<String>, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
+type Text = Option<Vec<u8>>;
+type Fields = (Option<String>, Text, Text, Text, Text);
 
 /// Load spreads the pods of larger services, and reading them would cost more.
 const MAX_REPLICAS: usize = 256;
@@ -26,12 +28,13 @@ pub struct PlacedService {
     pub placement: Placement,
     /// If the service names one.
     pub profile: Option<PlacementProfile>,
-    /// `None` if it has one replica or very many, no rules that count them, and no ordinals.
+    /// `None` if it has one replica or very many, no rules that count them, and no ordinals, or is global.
     pub siblings: Option<Vec<Sibling>>,
-    /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals. Older
-    /// than `siblings`.
+    /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals, and
+    /// with the members of a global service. Older than `siblings`.
     pub mark: String,
     pub moves: Moves,
+    pub members: Members,
 }
 
 /// Pods of a service that are about to be placed.
@@ -50,9 +53,10 @@ impl From<usize> for WaitingPods {
 
 impl WaitingPods {
     /// Whether the siblings of these pods are read; `None` if they do not count.
-    pub fn reads_siblings(self, placement: &Placement, replicas: usize) -> Option<bool> {
+    pub fn reads_siblings(self, placement: &Placement, replicas: usize, is_global: bool) -> Option<bool> {
         let counts = placement.counts_pods();
-        let is_counted = counts || self.are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
+        let is_small = !is_global && (2..=MAX_REPLICAS).contains(&replicas);
+        let is_counted = counts || self.are_ordinals || is_small;
         is_counted.then_some(counts || self.count < replicas)
     }
 }
@@ -77,24 +81,26 @@ impl Store {
         services: &BTreeMap<ServiceName, WaitingPods>,
     ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
         let all: Vec<&ServiceName> = services.keys().collect();
-        let get =
-            |name: &&ServiceName| fields(keys::service(name), &["replicas", "fields", "placed", "moves"]);
+        let names = ["replicas", "fields", "placed", "moves", "members"];
+        let get = |name: &&ServiceName| fields(keys::service(name), &names);
         let loaded = self.load(&all, get, |_, reply| read("reading services", reply).map(Some)).await?;
         let mut placed = HashMap::new();
         let mut read_too = Vec::new();
         for (name, found) in all.into_iter().zip(loaded.options()) {
-            let (replicas, fields, mark, moves): Fields = found.unwrap_or_default();
+            let (replicas, fields, mark, moves, members): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
             let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
-            let reads_siblings = services[name].reads_siblings(&placement, replicas);
+            let is_global = members.is_some();
+            let reads_siblings = services[name].reads_siblings(&placement, replicas, is_global);
             if reads_siblings == Some(true) {
                 read_too.push(name);
             }
             let text =
                 |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
+            let members = Members::from_stored(text(members));
             let siblings = reads_siblings.map(|_| Vec::new());
-            let service = PlacedService { placement, profile, siblings, mark, moves };
+            let service = PlacedService { placement, profile, siblings, mark, moves, members };
             placed.insert(name.clone(), service);
         }
         for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {

@@ -373,6 +373,12 @@ scripts! {
         args: [node, incarnation, uuid, assignment, payload, new_assignment],
         moves: [Lost],
     }
+    members_put in service {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key],
+        args: [service, seen_members, members, slots, mark, message],
+    }
     members_restore in recovery {
         run_by: [Scheduler],
         at_maxmemory: Allowed,

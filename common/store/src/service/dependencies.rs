@@ -85,12 +85,13 @@ impl Store {
     }
 
     async fn first_slots(&self, services: &[Option<Service>]) -> Result<Vec<Vec<PodId>>, StoreError> {
-        let counted = services.iter().map(|service| service.as_ref().filter(|service| service.replicas > 0));
+        let counted =
+            services.iter().map(|service| service.as_ref().filter(|service| service.wanted_pods() > 0));
         let counted: Vec<Option<&Service>> = counted.collect();
         let mut pipe = redis::pipe();
         for service in counted.iter().flatten() {
             pipe.cmd("HMGET").arg(keys::slots(&service.name));
-            pipe.arg((0..service.replicas.min(MAX_PODS)).collect::<Vec<u32>>());
+            pipe.arg(wanted_slots(service));
         }
         let is_empty = counted.iter().flatten().next().is_none();
         let replies = if is_empty { Vec::new() } else { self.link.pipeline_each(pipe).await? };
@@ -104,6 +105,13 @@ impl Store {
         };
         Ok(counted.into_iter().map(of_one).map(Option::unwrap_or_default).collect())
     }
+}
+
+fn wanted_slots(service: &Service) -> Vec<u32> {
+    if service.is_global() {
+        return service.members.wanted().map(|(number, _)| number).take(MAX_PODS as usize).collect();
+    }
+    (0..service.replicas.min(MAX_PODS)).collect()
 }
 
 /// A newly registered worker inspects its machine for this time. Until then older records do not count: the
@@ -122,8 +130,10 @@ impl RecordClock {
         records: impl Iterator<Item = &'a PodRecord>,
         nodes: &[Node],
     ) -> ServiceProgress {
-        let mut progress =
-            ServiceProgress { wanted: service.replicas.min(MAX_PODS), ..ServiceProgress::default() };
+        // Until a scheduler has looked at the nodes, a global service has not started.
+        let is_unknown = service.is_global() && !service.members.are_known();
+        let wanted = service.wanted_pods().min(MAX_PODS).max(u32::from(is_unknown));
+        let mut progress = ServiceProgress { wanted, ..ServiceProgress::default() };
         for record in records {
             progress.add(record, service.generation, self.is_current(record, nodes));
         }

@@ -2,13 +2,14 @@
 //! replicas. Their pods are in `pod/`.
 //!
 //! Tests: scripts::services, scripts::scale, scripts::jobs, scripts::replacing, scripts::confirming,
-//! scripts::stored_forms, scripts::every_operation
+//! scripts::stored_forms, scripts::global, scripts::every_operation
 
 pub(crate) mod app_locks;
 pub(crate) mod confirm;
 pub(crate) mod dependencies;
 pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod members;
 pub(crate) mod prepared;
 pub(crate) mod rollout_marks;
 pub(crate) mod service_fields;

@@ -21,9 +21,10 @@ use model::RedisMillis;
 use model::ids::{ServiceName, SpecId, WriteId};
 use model::network::ingress::{IngressRule, alias_lines, callers_line};
 use model::pod::image::{self, ImageContent};
+use model::service::members::Members;
 use model::service::moves::Moves;
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
-use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
+use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, Mode, PodSpec, ServiceFields};
 
 const SPECS_PER_READ: usize = 250;
 
@@ -56,6 +57,10 @@ pub enum PutOutcome {
     OtherKind {
         kind: Kind,
     },
+    /// Of the same kind.
+    OtherMode {
+        mode: Mode,
+    },
     Immutable,
     RouteTaken {
         /// `<host><path>`, or `tcp:<port>`.
@@ -66,11 +71,19 @@ pub enum PutOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    Scaled { before: u32 },
+    Scaled {
+        before: u32,
+    },
     Missing,
     Deleting,
-    Conflict { revision: u64 },
-    OtherKind { kind: Kind },
+    Conflict {
+        revision: u64,
+    },
+    OtherKind {
+        kind: Kind,
+    },
+    /// It has one pod on each eligible node.
+    Global,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +220,10 @@ impl Store {
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
             ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
-            ("KIND", Some(kind)) => ScaleOutcome::OtherKind { kind: kind_of(kind)? },
+            ("KIND", Some(kind)) => match kind_of(kind)? {
+                (_, Mode::Global) => ScaleOutcome::Global,
+                (kind, Mode::Replicated) => ScaleOutcome::OtherKind { kind },
+            },
             ("MISSING", _) => ScaleOutcome::Missing,
             ("DELETING", _) => ScaleOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
@@ -265,7 +281,7 @@ impl Store {
             ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
             ("DONE", _) => RestartOutcome::DoneBefore,
             ("CONFLICT", Some(revision)) => RestartOutcome::Conflict { revision: read(what, revision)? },
-            ("KIND", Some(kind)) => RestartOutcome::OtherKind { kind: kind_of(kind)? },
+            ("KIND", Some(kind)) => RestartOutcome::OtherKind { kind: kind_of(kind)?.0 },
             ("MISSING", _) => RestartOutcome::Missing,
             ("DELETING", _) => RestartOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
@@ -341,7 +357,8 @@ impl Store {
     }
 
     /// Returns the numbers of created and desired pods; 0 are desired during deletion. `None` if the service
-    /// is missing or unreadable, or a job with pods, which creates others as these end.
+    /// is missing or unreadable, a job with pods, which creates others as these end, or global: its members
+    /// tell.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -366,7 +383,8 @@ impl Store {
             let (desired, kind, state): Fields = read(what, service.ok()?).ok()?;
             let is_deleting = state.is_some_and(|state| state == b"deleting");
             let desired = if is_deleting { 0 } else { desired };
-            (kind.is_none() || created == 0).then_some((created, desired))
+            let has_numbers = kind.as_ref().is_none_or(|kind| created == 0 && kind != b"global");
+            has_numbers.then_some((created, desired))
         };
         Ok(names.iter().map(progress).collect())
     }
@@ -477,7 +495,7 @@ fn put_call(
         history: keys::history(&desired.name),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
-        kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
+        kind: kind_word(&desired.pod),
         times: cron.as_ref().map(CronPolicy::times_text),
         failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
         undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
@@ -513,7 +531,10 @@ fn read_put(desired: &DesiredService, reply: Value) -> Result<Option<PutOutcome>
         ("SCALED", Some(generation)) => PutOutcome::Scaled { generation: read(what, generation)? },
         ("UNCHANGED", Some(generation)) => PutOutcome::Unchanged { generation: read(what, generation)? },
         ("CONFLICT", Some(revision)) => PutOutcome::Conflict { revision: read(what, revision)? },
-        ("KIND", Some(kind)) => PutOutcome::OtherKind { kind: kind_of(kind)? },
+        ("KIND", Some(kind)) => match kind_of(kind)? {
+            (kind, _) if kind != desired.pod.kind => PutOutcome::OtherKind { kind },
+            (_, mode) => PutOutcome::OtherMode { mode },
+        },
         ("EXISTS", _) => PutOutcome::Exists,
         ("MISSING", _) => PutOutcome::Missing,
         ("DELETING", _) => PutOutcome::Deleting,
@@ -523,16 +544,26 @@ fn read_put(desired: &DesiredService, reply: Value) -> Result<Option<PutOutcome>
     }))
 }
 
-fn kind_of(value: Value) -> Result<Kind, StoreError> {
+fn kind_of(value: Value) -> Result<(Kind, Mode), StoreError> {
     let word: String = read("reading the kind of a service", value)?;
     Ok(read_kind(&word).unwrap_or_default())
 }
 
-fn read_kind(word: &str) -> Option<Kind> {
+/// The field `kind`: a service stays what it is, also global.
+fn kind_word(pod: &PodSpec) -> &'static str {
+    match (pod.kind, pod.mode) {
+        (Kind::Service, Mode::Replicated) => "",
+        (Kind::Service, Mode::Global) => "global",
+        (kind, _) => kind.as_str(),
+    }
+}
+
+fn read_kind(word: &str) -> Option<(Kind, Mode)> {
     match word {
-        "" => Some(Kind::Service),
-        "job" => Some(Kind::Job),
-        "cron" => Some(Kind::Cron),
+        "" => Some((Kind::Service, Mode::Replicated)),
+        "global" => Some((Kind::Service, Mode::Global)),
+        "job" => Some((Kind::Job, Mode::Replicated)),
+        "cron" => Some((Kind::Cron, Mode::Replicated)),
         _ => None,
     }
 }
@@ -553,9 +584,12 @@ pub(crate) fn read_service(name: &ServiceName, value: Value) -> Result<Option<Se
         return Err(corrupt(&what, format!("replicas is {replicas}, more than any service can have")));
     }
     let kind = fields.text("kind");
-    let kind = read_kind(&kind).ok_or_else(|| corrupt(&what, format!("kind is {kind:?}")))?;
+    let (kind, mode) = read_kind(&kind).ok_or_else(|| corrupt(&what, format!("kind is {kind:?}")))?;
     if kind != pod.kind {
         return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
+    }
+    if mode != pod.mode {
+        return Err(corrupt(&what, "kind and specification disagree on whether it is global"));
     }
     let spec_id: SpecId = fields.parse("spec")?;
     Ok(Some(Service {
@@ -575,6 +609,7 @@ pub(crate) fn read_service(name: &ServiceName, value: Value) -> Result<Option<Se
         schedule: if kind == Kind::Cron { cron_progress(&fields) } else { CronProgress::default() },
         rollout: rollout_marks(&fields, generation),
         moves: Moves::from_stored(fields.text("moves")),
+        members: Members::from_stored(fields.text("members")),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         scaled_at: fields.text("scaled_at").parse().ok(),

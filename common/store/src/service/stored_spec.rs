@@ -42,8 +42,7 @@ pub(crate) enum SpecFileError {
 impl SpecFile {
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec, fields: &ServiceFields) -> Self {
         let has_rules = fields.placement.as_ref().is_some_and(|placement| !placement.is_soft());
-        let is_newer = has_rules || pod.stateful.is_some() || !pod.resources.is_empty();
-        let version = if is_newer { FORM_WITH_RULES } else { PLAIN };
+        let version = if has_rules || pod.needs_newest_form() { FORM_WITH_RULES } else { PLAIN };
         Self { version, service: service.clone(), pod: pod.clone() }
     }
 
@@ -238,6 +237,15 @@ mod tests {
         assert_eq!(with(r#","resources":{}"#), plain);
         let text = serde_json::to_vec(&one).unwrap();
         assert_eq!(SpecFile::read(&text).unwrap(), one.pod);
+    }
+
+    #[test]
+    fn a_global_service_is_another_form_and_generation() {
+        let with = |more: &str| file(&format!(r#"{{"name":"agent","image":"a"{more}}}"#));
+        let (plain, global) = (with(""), with(r#","mode":"global""#));
+        assert_eq!((plain.version, global.version), (3, 4));
+        assert_ne!(global.fingerprint(), plain.fingerprint());
+        assert_eq!(with(r#","mode":"replicated""#), plain);
     }
 
     #[test]

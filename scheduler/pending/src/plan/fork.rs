@@ -191,10 +191,11 @@ impl Fork {
     fn placed(&self, name: &ServiceName, waiting: WaitingPods) -> PlacedService {
         let Some(service) = self.services.get(name) else { return PlacedService::default() };
         let placement = service.fields.placement.clone().unwrap_or_default();
-        let reads = waiting.reads_siblings(&placement, service.replicas as usize);
+        let reads = waiting.reads_siblings(&placement, service.replicas as usize, service.is_global());
         let siblings = reads.map(|reads| if reads { self.siblings(service) } else { Vec::new() });
-        let (profile, moves) = (service.fields.scheduler, service.moves.clone());
-        PlacedService { placement, profile, siblings, mark: String::new(), moves }
+        let (moves, members) = (service.moves.clone(), service.members.clone());
+        let profile = service.fields.scheduler;
+        PlacedService { placement, profile, siblings, mark: String::new(), moves, members }
     }
 
     fn siblings(&self, service: &Service) -> Vec<Sibling> {
@@ -274,6 +275,8 @@ impl Fork {
         for pod in pushed {
             self.pods[pod].stuck = Some(Place::Pushed);
         }
+        let (global, mut leaving): (Vec<usize>, Vec<usize>) =
+            leaving.into_iter().partition(|pod| self.pods[*pod].pod.is_global());
         leaving.sort_by_cached_key(|pod| leaves_before(&self.pods[*pod].pod));
         let mut pods: Vec<PendingPod> = leaving.iter().map(|pod| self.located(*pod)).collect();
         let mut placed = self.set_services(&mut pods);
@@ -288,6 +291,13 @@ impl Fork {
                     self.assign(index, pod, &to);
                 }
                 stuck => self.pods[index].stuck = Some(stuck),
+            }
+        }
+        let is_empty = self.residents(name).iter().all(|pod| global.contains(pod));
+        for pod in global {
+            match is_empty {
+                true => self.end(pod),
+                false => self.pods[pod].stuck = Some(Place::Global),
             }
         }
         Ok(())
@@ -309,8 +319,10 @@ impl Fork {
         let mut requeued = Vec::new();
         for name in names.iter().collect::<BTreeSet<_>>().into_iter().rev() {
             let node = self.node(name)?;
-            let (ended, mut pods): (Vec<usize>, Vec<usize>) =
-                self.residents(name).into_iter().partition(|pod| self.pods[*pod].phase == Phase::Stopping);
+            let (ended, mut pods): (Vec<usize>, Vec<usize>) = self
+                .residents(name)
+                .into_iter()
+                .partition(|pod| self.pods[*pod].phase == Phase::Stopping || self.pods[*pod].pod.is_global());
             ended.into_iter().for_each(|pod| self.end(pod));
             pods.sort_by_cached_key(|pod| {
                 let ForkedPod { pod, phase, .. } = &self.pods[*pod];
@@ -344,12 +356,18 @@ impl Fork {
         for name in free {
             self.snapshot.upsert(new_node(name, capacity, labels.clone(), self.now));
         }
+        for service in self.services.values().filter(|service| service.is_global()) {
+            self.notes.push(format!("{} is global: its pods on new nodes are not planned", service.name));
+        }
     }
 
     fn scale(&mut self, name: &ServiceName, replicas: u32) -> Result<(), String> {
         let service = self.services.get_mut(name).ok_or_else(|| format!("there is no service {name}"))?;
         if service.kind() != Kind::Service {
             return Err(format!("{name} is a {}, and has no number of replicas", service.kind()));
+        }
+        if service.is_global() {
+            return Err(format!("{name} is global: it has one pod on each node, and no number of replicas"));
         }
         service.replicas = replicas;
         let service = service.clone();
@@ -408,7 +426,9 @@ impl Fork {
         }
         let service = Service::created(desired.clone(), spec_id, self.now);
         self.services.insert(desired.name.clone(), service.clone());
-        if service.kind() == Kind::Service {
+        if service.is_global() {
+            self.notes.push(format!("{} is global: its pods are not planned", service.name));
+        } else if service.kind() == Kind::Service {
             self.fit_to(&service);
         } else {
             self.notes.push(format!("{} is a {}: its pods are not planned", service.name, service.kind()));

@@ -58,6 +58,7 @@ impl Fork {
         forked.phase == Phase::Running
             && !forked.is_gone
             && forked.pod.request.ordinal.is_none()
+            && !forked.pod.is_global()
             && is_calm
             && forked.node.as_ref().is_some_and(is_here)
     }

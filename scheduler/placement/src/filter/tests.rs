@@ -228,7 +228,7 @@ fn a_pod_with_rules_goes_only_to_workers_that_can_read_its_specification() {
     assert_eq!(refusals(reads(0), with_rules()), expected);
     assert_eq!(refusals(reads(0), Requirements::default()), [""; 0]);
     assert_eq!(refusals(reads(FORM_WITH_RULES), with_rules()), [""; 0]);
-    let stateful = Requirements { is_stateful: true, ..Requirements::default() };
+    let stateful = Requirements { needs_newest_form: true, ..Requirements::default() };
     assert_eq!(refusals(reads(0), stateful), expected);
     let external = reads(0).with(|n| n.kind = NodeKind::External);
     let image_only = Requirements { needs_only_image: true, ..with_rules() };

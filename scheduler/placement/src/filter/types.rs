@@ -42,6 +42,9 @@ impl Reason {
     /// The zone rule of a stateful service has chosen another zone.
     pub const OTHER_ZONE: Self = Self("OtherZone");
 
+    /// The service is global, and this is another node's pod.
+    pub const OTHER_NODE: Self = Self("OtherNode");
+
     pub const SPREAD: Self = Self("Spread");
 
     /// The data is on another node, or is being removed.

@@ -1,5 +1,5 @@
-//! Keeps pods with rules or named resources, and ordinals, away from workers of the version before, which
-//! cannot read their specifications. External workers read none.
+//! Keeps pods with rules or named resources, ordinals, and pods of global services away from workers of the
+//! version before, which cannot read their specifications. External workers read none.
 
 use model::node::NodeKind;
 use model::spec::FORM_WITH_RULES;
@@ -19,5 +19,5 @@ pub(super) const READS_IT: NodeFilter = NodeFilter {
 };
 
 fn needs_form(requirements: &Requirements) -> bool {
-    requirements.rules.is_some() || requirements.is_stateful || requirements.named.is_some()
+    requirements.rules.is_some() || requirements.needs_newest_form || requirements.named.is_some()
 }

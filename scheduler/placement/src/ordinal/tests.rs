@@ -215,7 +215,7 @@ fn in_zone(name: &str, zone: &str) -> NodeBuilder {
 fn ordinal(index: u32, stateful: serde_json::Value) -> PodRequest {
     let rule = Arc::new(serde_json::from_value(stateful).unwrap());
     let mut pod = pod(index as usize, 0, 0);
-    pod.requirements.is_stateful = true;
+    pod.requirements.needs_newest_form = true;
     PodRequest { generation: Some(generation("db", "spec")), ordinal: Some(Ordinal { index, rule }), ..pod }
 }
 

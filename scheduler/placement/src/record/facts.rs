@@ -15,7 +15,9 @@ use model::spec::{HostPorts, NamedRequest, Placement, PlacementProfile};
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
-use crate::requirements::{Generation, NodeRules, OrdinalZone, PodRequest, Requirements, VolumePlaces};
+use crate::requirements::{
+    Generation, NodeRules, OrdinalZone, PodRequest, Requirements, Target, VolumePlaces,
+};
 use crate::whole::is_default;
 
 /// Of a problem's sentence.
@@ -40,7 +42,7 @@ pub(super) struct StoredPod {
     #[serde(default, skip_serializing_if = "is_default")]
     needs_shared_directory: bool,
     #[serde(default, skip_serializing_if = "is_default")]
-    is_stateful: bool,
+    needs_newest_form: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     rules: Option<Placement>,
     /// As the zone rule had chosen.
@@ -53,6 +55,7 @@ pub(super) struct StoredPod {
     #[serde(default, skip_serializing_if = "is_default")]
     named: Option<NamedRequest>,
     #[serde(default, skip_serializing_if = "is_default")]
+    /// It was free to go elsewhere, or it is not there.
     target: Option<NodeName>,
 }
 
@@ -69,13 +72,13 @@ impl StoredPod {
             host_ports: requirements.host_ports.to_string(),
             host: requirements.host.as_deref().cloned(),
             needs_shared_directory: requirements.needs_shared_directory,
-            is_stateful: requirements.is_stateful,
+            needs_newest_form: requirements.needs_newest_form,
             rules: requirements.rules.as_ref().map(|rules| rules.to_placement()),
             zone: requirements.zone.as_deref().cloned(),
             profile: requirements.profile,
             volumes: requirements.volumes.as_deref().cloned(),
             named: requirements.named.as_deref().cloned(),
-            target: pod.target.clone(),
+            target: pod.target.as_ref().and_then(Target::node).cloned(),
         }
     }
 
@@ -92,7 +95,7 @@ impl StoredPod {
                 host_ports: HostPorts::from_text(self.host_ports.clone()),
                 host: self.host.clone().map(Arc::new),
                 needs_shared_directory: self.needs_shared_directory,
-                is_stateful: self.is_stateful,
+                needs_newest_form: self.needs_newest_form,
                 rules: self.rules.as_ref().and_then(NodeRules::of),
                 zone: self.zone.clone().map(Arc::new),
                 profile: self.profile,
@@ -101,7 +104,7 @@ impl StoredPod {
             },
             generation: self.service.as_ref().zip(self.spec.as_ref()).map(of),
             ordinal: None,
-            target: self.target.clone(),
+            target: self.target.clone().map(Target::Planned),
         }
     }
 }

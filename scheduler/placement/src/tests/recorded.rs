@@ -64,7 +64,7 @@ fn with_rest(nodes: &mut [Node], pods: &mut [PodRequest], rest: &Rest) {
     let request = host_request();
     for (index, (pod, (target, data, asks))) in pods.iter_mut().zip(&rest.pods).enumerate() {
         let requirements = &mut pod.requirements;
-        pod.target = target.map(name);
+        pod.target = target.map(name).map(Target::Planned);
         requirements.host = asks.then(|| request.clone());
         requirements.volumes = data.and_then(|(node, engine)| {
             let bound = BoundVolume {
@@ -76,7 +76,7 @@ fn with_rest(nodes: &mut [Node], pods: &mut [PodRequest], rest: &Rest) {
             VolumePlaces { bound: vec![bound], ..VolumePlaces::default() }.into_requirement()
         });
         if rest.is_stateful && pod.generation.as_ref().is_some_and(|of| of.service.as_str() == "s0") {
-            requirements.is_stateful = true;
+            requirements.needs_newest_form = true;
             pod.ordinal = Some(Ordinal { index: index as u32, rule: rule.clone() });
         }
     }

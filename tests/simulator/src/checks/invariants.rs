@@ -16,7 +16,7 @@ use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, has_check, has_ordinals, has_rules, has_several_containers, has_volume,
-    starts_first,
+    is_global, starts_first,
 };
 use crate::world::state::World;
 
@@ -274,10 +274,29 @@ pub(crate) fn overcommitted(
 pub(crate) fn misplaced(before: &BTreeMap<String, SimulatedPod>, observed: &SimulatedState) -> Vec<String> {
     let has_label = |node: &String| observed.nodes.get(node).is_some_and(|node| node.has_label_disk);
     let wrong = assigned_by_rules(before, observed).filter(|(_, pod)| !has_label(&pod.node));
+    let elsewhere = assigned_by_rules(before, observed).filter(|(_, pod)| is_on_other_node(pod, observed));
     let told = |(uuid, pod): (&String, &SimulatedPod)| {
         format!("rules: pod {} is assigned to {}, which lacks the label", short(uuid), pod.node)
     };
-    wrong.map(told).collect()
+    let told_elsewhere = |(uuid, pod): (&String, &SimulatedPod)| {
+        let SimulatedPod { service, replica, node, .. } = pod;
+        format!(
+            "global: pod {} is assigned to {node}, which has not number {replica} of {service}",
+            short(uuid)
+        )
+    };
+    wrong.map(told).chain(elsewhere.map(told_elsewhere)).collect()
+}
+
+/// A pod of a global service that is not on the node of its number.
+fn is_on_other_node(pod: &SimulatedPod, observed: &SimulatedState) -> bool {
+    let members = observed.services.get(&pod.service).map(|service| &service.members);
+    let own = members.and_then(|members| members.wanted_on(pod.replica));
+    is_global(&pod.image) && own.is_none_or(|own| own.as_str() != pod.node)
+}
+
+fn most_on_a_node(image: &str) -> usize {
+    if is_global(image) { 1 } else { MAX_PER_NODE }
 }
 
 fn assigned_by_rules<'a>(
@@ -287,7 +306,10 @@ fn assigned_by_rules<'a>(
     observed.pods.iter().filter(|(uuid, pod)| {
         let was_assigned = before.get(*uuid).is_some_and(|before| before.phase == "assigned");
         let has_service = observed.services.get(&pod.service).is_some_and(|service| service.is_active);
-        pod.phase == "assigned" && !was_assigned && has_service && has_rules(&pod.image)
+        pod.phase == "assigned"
+            && !was_assigned
+            && has_service
+            && (has_rules(&pod.image) || is_global(&pod.image))
     })
 }
 
@@ -310,7 +332,8 @@ pub(crate) fn crowded(
     let mut wrong = Vec::new();
     for (uuid, pod) in assigned_by_rules(before, observed) {
         let pods = placed.entry((pod.service.clone(), pod.node.clone())).or_default();
-        if pods.insert((uuid.clone(), pod.assignment.clone())) && pods.len() > MAX_PER_NODE {
+        let is_new = pods.insert((uuid.clone(), pod.assignment.clone()));
+        if is_new && pods.len() > most_on_a_node(&pod.image) {
             wrong.push(format!("rules: {} has {} pods of {}", pod.node, pods.len(), pod.service));
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use model::node::ResourceIds;
 use model::pod::payload::Payload;
+use model::service::members::Members;
 
 /// Returns `{key, content}` for each key in KEYS, or for all. A missing key's content is nil, a tombstone's
 /// `stopped`.
@@ -38,8 +39,8 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
   elseif string.sub(key, 1, 8) == 'service:' then
-    value = fields(key, 9, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure', 'created_at',
-      'ticks')
+    value = fields(key, 10, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure', 'created_at',
+      'ticks', 'members')
   end
   if value ~= nil then
     -- Redis keeps no empty list, set or hash.
@@ -93,13 +94,14 @@ pub(crate) struct ObservedService {
     pub(crate) replicas: u32,
     pub(crate) generation: u64,
     pub(crate) image: String,
-    /// `job`, `cron`, or nothing.
+    /// `job`, `cron`, `global`, or nothing.
     pub(crate) kind: String,
     pub(crate) has_ended: bool,
     pub(crate) has_failed: bool,
     /// Two services of one name differ in it.
     pub(crate) created_by: String,
     pub(crate) ticks: String,
+    pub(crate) members: Members,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -239,13 +241,26 @@ fn node(value: &Value) -> ObservedNode {
 }
 
 fn service(value: &Value) -> ObservedService {
-    let [state, replicas, generation, spec, kind, ended_at, failure, created_by, ticks] = texts(value);
+    let [state, replicas, generation, spec, kind, ended_at, failure, created_by, ticks, members] =
+        texts(value);
     let spec: serde_json::Value = serde_json::from_str(&spec).unwrap_or_default();
     let image = spec["pod"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
     let (replicas, generation) = (number(&replicas) as u32, number(&generation) as u64);
     let (has_ended, has_failed) = (!ended_at.is_empty(), !failure.is_empty());
     let is_active = state == "active";
-    ObservedService { is_active, replicas, generation, image, kind, has_ended, has_failed, created_by, ticks }
+    let members = Members::from_stored(members);
+    ObservedService {
+        is_active,
+        replicas,
+        generation,
+        image,
+        kind,
+        has_ended,
+        has_failed,
+        created_by,
+        ticks,
+        members,
+    }
 }
 
 fn texts<const N: usize>(value: &Value) -> [String; N] {

@@ -15,7 +15,7 @@ use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ids, has_ordinals, has_rules,
-    has_several_containers, has_volume, image_in_the_end, update_order,
+    has_several_containers, has_volume, image_in_the_end, is_global, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -24,6 +24,7 @@ const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", 
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const IMAGES_WITH_RESOURCES: [&str; 5] = ["stop:gpu1", "stop:gpu2", "keep:gpu1", "keep:gpu2", "keep:gpu3"];
+const GLOBAL_IMAGES: [&str; 4] = ["stop:global1", "stop:global2", "keep:global1", "keep:global2"];
 const MAX_REPLICAS: u64 = 4;
 
 /// Of all services.
@@ -33,6 +34,7 @@ pub(crate) enum RuleKind {
     Labels,
     Ordinals { start: &'static str },
     Resources,
+    Global,
 }
 
 #[derive(Debug, Clone)]
@@ -146,7 +148,8 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
-        if self.have_labels() && self.random.per_mille(400) {
+        let relabels = self.have_labels() || self.rules == RuleKind::Global;
+        if relabels && self.random.per_mille(400) {
             let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
             return Operation::Label(node, self.random.per_mille(600));
         }
@@ -171,11 +174,12 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let images = match self.rules {
-            RuleKind::None => IMAGES,
-            RuleKind::Labels => IMAGES_WITH_RULES,
-            RuleKind::Ordinals { .. } => IMAGES_WITH_ORDINALS,
-            RuleKind::Resources => IMAGES_WITH_RESOURCES,
+        let images: &[&str] = match self.rules {
+            RuleKind::None => &IMAGES,
+            RuleKind::Labels => &IMAGES_WITH_RULES,
+            RuleKind::Ordinals { .. } => &IMAGES_WITH_ORDINALS,
+            RuleKind::Resources => &IMAGES_WITH_RESOURCES,
+            RuleKind::Global => &GLOBAL_IMAGES,
         };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
@@ -266,9 +270,13 @@ async fn put(
     service: ExpectedService,
 ) -> Result<bool, StoreError> {
     let on_disconnect = service.image.split(':').next().unwrap_or_default();
-    let mut input = serde_json::json!({
-        "name": name, "replicas": service.replicas, "on_disconnect": on_disconnect,
-    });
+    let mut input = serde_json::json!({"name": name, "on_disconnect": on_disconnect});
+    if is_global(&service.image) {
+        input["mode"] = "global".into();
+        input["placement"] = serde_json::json!({"constraints": ["disk"]});
+    } else {
+        input["replicas"] = service.replicas.into();
+    }
     if has_several_containers(&service.image) {
         input["containers"] = serde_json::json!([
             {"name": "main", "image": service.image, "cpus": "0.5"},
@@ -280,8 +288,8 @@ async fn put(
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         // The only node that the rules leave may be full otherwise.
-        let has_few_nodes =
-            has_rules(&service.image) || has_ordinals(&service.image) || has_ids(&service.image);
+        let image = &service.image;
+        let has_few_nodes = has_rules(image) || has_ordinals(image) || has_ids(image) || is_global(image);
         let cpus = if has_few_nodes { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }

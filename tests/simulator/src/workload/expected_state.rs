@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::checks::observed_state::{PodIdCache, SimulatedState, count_junk};
-use crate::workload::images::image_in_the_end;
+use crate::checks::observed_state::{ObservedNode, PodIdCache, SimulatedState, count_junk};
+use crate::workload::images::{image_in_the_end, is_global};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExpectedService {
@@ -152,11 +152,16 @@ fn compare_service(
             return;
         }
     };
-    if !existing.is_active || existing.replicas != expected.replicas || existing.image != expected.image {
+    let is_global = is_global(&expected.image);
+    let has_replicas = is_global || existing.replicas == expected.replicas;
+    if !existing.is_active || !has_replicas || existing.image != expected.image {
         found.push(format!("invariant 1: service {name} is expected as {expected:?}, is {existing:?}"));
     }
+    if is_global {
+        found.extend(wrong_nodes(name, observed));
+    }
     let first_slots: Vec<String> = (0..expected.replicas).map(|replica| replica.to_string()).collect();
-    if slots != first_slots.iter().map(String::as_str).collect() {
+    if !is_global && slots != first_slots.iter().map(String::as_str).collect() {
         let replicas = expected.replicas;
         found.push(format!("invariant 1: service {name} has replicas {slots:?} of {replicas}"));
     }
@@ -165,4 +170,17 @@ fn compare_service(
     found.extend(outdated.map(|pod| {
         format!("invariant 1: replica {} of service {name} is of an old generation", pod.replica)
     }));
+}
+
+/// A global service has one pod on each node that lives and has the label. None is cordoned in the end.
+fn wrong_nodes(name: &str, observed: &SimulatedState) -> Option<String> {
+    let is_eligible = |node: &ObservedNode| node.state == "alive" && node.has_label_disk;
+    let nodes = observed.nodes.iter().filter(|(_, node)| is_eligible(node));
+    let expected: Vec<&str> = nodes.map(|(name, _)| name.as_str()).collect();
+    let slots = observed.slots.get(name).into_iter().flat_map(BTreeMap::values);
+    let mut found: Vec<&str> =
+        slots.map(|uuid| observed.pods.get(uuid).map_or("", |pod| pod.node.as_str())).collect();
+    found.sort_unstable();
+    (found != expected)
+        .then(|| format!("global: {name} has pods on {found:?}, and {expected:?} are eligible"))
 }

@@ -58,6 +58,11 @@ pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with("volume")
 }
 
+/// Its service is global, on nodes with the label `disk`.
+pub(crate) fn is_global(image: &str) -> bool {
+    image.contains(":global")
+}
+
 /// Its service is stateful.
 pub(crate) fn has_ordinals(image: &str) -> bool {
     image.contains(":ordinal")

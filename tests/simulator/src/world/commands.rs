@@ -107,7 +107,10 @@ impl World {
         self.redis.flush();
         for words in commands {
             let reply = self.redis.read();
-            let reply = self.in_order(words, reply);
+            let mut reply = self.in_order(words, reply);
+            if self.switches.global_anywhere && is_read_of_members(words) {
+                exchange_nodes(&mut reply);
+            }
             self.log_reply(process, words, &reply);
             replies.push(reply);
         }
@@ -250,6 +253,20 @@ impl World {
             self.log(process, format_args!("{} {arguments} -> {outcome}", script.name));
         }
         reply
+    }
+}
+
+/// By a scheduler that is about to place pods.
+fn is_read_of_members(words: &RedisCommand) -> bool {
+    words[0] == b"HMGET" && words.last().is_some_and(|field| field == b"members")
+}
+
+fn exchange_nodes(reply: &mut Value) {
+    let Value::Array(fields) = reply else { return };
+    if let Some(Value::BulkString(members)) = fields.last_mut() {
+        let text = String::from_utf8_lossy(members).into_owned();
+        let exchanged = [("w1", "w0"), ("w2", "w1"), ("w3", "w2"), ("w0", "w3")];
+        *members = exchanged.iter().fold(text, |text, (from, to)| text.replace(from, to)).into_bytes();
     }
 }
 

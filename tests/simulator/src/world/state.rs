@@ -69,8 +69,9 @@ impl World {
         let clock = SimulatedClock::new();
         let timing = if random.per_mille(100) { TimingMillis::DEFAULT } else { TimingMillis::SHORT };
         let mut faults = ScheduleFaults::new(&mut random, options.seed);
-        // Ordinals below a copied slot would be healed at once.
-        faults.copies_slots &= options.scenario != Scenario::Ordinals;
+        // Ordinals below a copied slot would be healed at once, and a global pod that lost its slot would be
+        // placed beside the next one of its number.
+        faults.copies_slots &= !matches!(options.scenario, Scenario::Ordinals | Scenario::Global);
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
@@ -78,7 +79,7 @@ impl World {
             Random::new(random.next()),
             proxies.are_there().then_some(DRAIN),
             service_rules(options),
-            options.scenario == Scenario::Drains,
+            matches!(options.scenario, Scenario::Drains | Scenario::Global),
         );
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
@@ -142,6 +143,7 @@ fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
         Scenario::Resources => RuleKind::Resources,
         Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
         Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },
+        Scenario::Global => RuleKind::Global,
         _ => RuleKind::None,
     }
 }

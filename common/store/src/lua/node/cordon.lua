@@ -13,5 +13,6 @@ if (current or '0') ~= cordoned then
   emit('node', node, on and 'NodeCordoned' or 'NodeUncordoned', node, node, '',
     on and 'no new pods are placed here' or 'pods may be placed here again')
   wake_schedulers()
+  redis.call('PUBLISH', 'wake:reconcile', 'node ' .. node)
 end
 return 'OK'

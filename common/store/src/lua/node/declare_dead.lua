@@ -42,4 +42,5 @@ redis.call('ZREM', beats, node)
 redis.call('DEL', stop_set)
 emit('node', node, 'NodeDead', node, node, '',
   'no heartbeat for ' .. math.floor(silent_ms / 1000) .. ' s: its pods are moved to other nodes')
+redis.call('PUBLISH', 'wake:reconcile', 'node ' .. node)
 return { 'DECLARED' }

@@ -9,4 +9,5 @@ if (labels or '') ~= seen_labels or (current or '') ~= seen_own_labels then retu
 redis.call('HSET', node_key, 'own_labels', own_labels, 'labels_revision', (tonumber(revision) or 0) + 1)
 emit('node', node, 'NodeRelabelled', node, node, '', 'an operator changed its labels: ' .. message)
 wake_schedulers()
+redis.call('PUBLISH', 'wake:reconcile', 'node ' .. node)
 return 'OK'

@@ -121,4 +121,5 @@ for _ = 1, starting do redis.call('LMOVE', rq, pq, 'LEFT', 'RIGHT') end
 emit('node', node, state == 'alive' and 'NodeRestarted' or 'NodeReady', node, node, '', runtime .. ' '
   .. engine_version .. ', pods running: ' .. running .. ', waiting: ' .. (waiting + starting))
 wake_schedulers()
+redis.call('PUBLISH', 'wake:reconcile', 'node ' .. node)
 return { 'OK', starting, cluster }

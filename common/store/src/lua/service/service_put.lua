@@ -7,9 +7,9 @@
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. '' expects no revision. Texts of equal meaning have equal
 -- fingerprints. `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''.
--- Derived from it: `app`; `kind` ('', 'job' or 'cron'); `times`, when a cron is due, '' while suspended;
--- `routes_text`. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a user goes
--- back.
+-- Derived from it: `app`; `kind` ('', 'job', 'cron' or 'global'); `times`, when a cron is due, '' while
+-- suspended; `routes_text`. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a
+-- user goes back.
 local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
   failure, undone, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
@@ -18,6 +18,8 @@ local current_routes, current_kind, current_times = unpack(
   redis.call('HMGET', service_key, 'routes', 'kind', 'times'), 1, 3)
 current_replicas, current_fields = current_replicas or '0', current_fields or ''
 current_routes, current_kind, current_times = current_routes or '', current_kind or '', current_times or ''
+-- Its nodes say how many: see `members_put`.
+if state and kind == 'global' then replicas = current_replicas end
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -58,6 +60,7 @@ end
 -- The number now comes from a description, not from `scale`.
 if state and replicas ~= current_replicas then redis.call('HDEL', service_key, 'scaled_at') end
 local function pods_wanted()
+  if kind == 'global' then return 'a pod wanted on each eligible node' end
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
 end
 if not state then

@@ -12,7 +12,7 @@ redis.call('SCARD', former_specs)
 if not state then return { 'MISSING' } end
 if state == 'deleting' then return { 'DELETING' } end
 local kind = redis.call('HGET', service_key, 'kind')
-if kind then return { 'KIND', kind } end
+if kind and kind ~= 'global' then return { 'KIND', kind } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end

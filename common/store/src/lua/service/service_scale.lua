@@ -1,6 +1,7 @@
 -- Changes only the number of replicas of a service.
 -- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
---        | {'KIND', what it is} (a job or a cron has no replicas)
+--        | {'KIND', what it is} (a job, a cron and a global service have no
+--        number of replicas)
 local service_key, unconfirmed = head_keys()
 local service, replicas, expected_revision, write = head_args()
 local state, before = unpack(redis.call('HMGET', service_key, 'state', 'replicas'), 1, 2)
