@@ -15,6 +15,7 @@ async fn plan(api: &Api, changes: Value) -> Answer {
 async fn a_plan_shows_what_would_start_and_what_does_not_fit_and_changes_nothing() {
     let Some(api) = Api::start() else { return };
     register(&api, "w1", "kubeleet", 0);
+    let _: u64 = api.redis.cli(&["HSET", "node:w1", "pods", "10"]).await;
     api.post("/service", r#"{"name":"web","image":"nginx","replicas":2}"#).await.expect(201);
     let before = api.get("/service/web").await.expect(200);
     let planned = plan(&api, json!([{"scale": {"web": 12}}])).await.expect(200);

@@ -17,7 +17,7 @@ use crate::loops::drain::DrainLoop;
 use crate::loops::place::PlacementLoop;
 
 /// More with PLANNED_CLUSTERS.
-const CLUSTERS: u64 = 40;
+const CLUSTERS: u64 = 150;
 const MIB: u64 = 1 << 20;
 
 type Places = BTreeMap<(ServiceName, u32), Option<NodeName>>;
