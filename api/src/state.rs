@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::capacity::{Demand, Shortage};
 use crate::admission::capacity_gate::CapacityGate;
 use crate::admission::growth::{Growth, GrowthGate};
+use crate::admission::plan_gate::PlanGate;
 use crate::admission::secret_keys::WorkerKeys;
 use crate::cluster::proxy_watch::ProxyWatch;
 use crate::cluster::redis_watch::RedisWatch;
@@ -48,6 +49,7 @@ pub(crate) struct AppState {
     growth: Arc<GrowthGate>,
     capacity: Arc<CapacityGate>,
     pub(crate) usage: Arc<UsageCache>,
+    pub(crate) plan_gate: Arc<Mutex<PlanGate>>,
     pub(crate) streams: OpenStreams,
     pub(crate) forwards: Forwards,
     /// Continues after its request was answered.
@@ -77,6 +79,7 @@ impl AppState {
             proxy_watch: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
+            plan_gate: Arc::default(),
             streams: OpenStreams::new(config.max_connections),
             forwards: Forwards::default(),
             tasks: TaskTracker::new(),

@@ -4,5 +4,6 @@ pub(crate) mod capacity;
 pub(crate) mod capacity_gate;
 pub(crate) mod growth;
 pub(crate) mod login_check;
+pub(crate) mod plan_gate;
 pub(crate) mod secret_keys;
 pub(crate) mod users;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use api_types::{AppLockInput, BindVolumeInput, NodeLabelsPatch, RegistryInput, ScaleInput, ValueInput};
+use api_types::{
+    AppLockInput, BindVolumeInput, NodeLabelsPatch, PlanInput, RegistryInput, ScaleInput, ValueInput,
+};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
@@ -39,7 +41,16 @@ macro_rules! plain_bodies {
     )*};
 }
 
-plain_bodies!(ScaleInput, AppLockInput, BindVolumeInput, NodeLabelsPatch, ValueInput, RegistryInput, Value);
+plain_bodies!(
+    ScaleInput,
+    AppLockInput,
+    BindVolumeInput,
+    NodeLabelsPatch,
+    PlanInput,
+    ValueInput,
+    RegistryInput,
+    Value
+);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyFormat {

@@ -59,6 +59,8 @@ kinds! {
     InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "Invalid service";
     InvalidPayload = "invalid-payload", UNPROCESSABLE_ENTITY, "Invalid payload";
     InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "Invalid secret or config";
+    InvalidPlan = "invalid-plan", UNPROCESSABLE_ENTITY, "Invalid plan";
+    PlanTooLarge = "plan-too-large", UNPROCESSABLE_ENTITY, "Cluster too large to plan";
     InvalidLabels = "invalid-labels", UNPROCESSABLE_ENTITY, "Invalid labels of a node";
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
@@ -104,6 +106,7 @@ kinds! {
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type";
     ClusterLimit = "cluster-limit", FORBIDDEN, "Cluster limit reached";
+    PlanBusy = "plan-busy", TOO_MANY_REQUESTS, "Another plan is being made";
     TooManyStreams = "too-many-streams", TOO_MANY_REQUESTS, "Too many streams";
     BrokenRecord = "broken-record", INTERNAL_SERVER_ERROR, "Broken record";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Internal error";

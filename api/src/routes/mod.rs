@@ -71,6 +71,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(nodes::uncordon_node))
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::get_drain, nodes::drain_node))
+        .routes(routes!(nodes::plan_changes))
         .routes(routes!(garbage::collect_garbage))
         .routes(routes!(usage::get_cluster_stats))
         .routes(routes!(usage::get_pod_stats))

@@ -1,6 +1,7 @@
 //! `/node`: machines that run pods.
 
 mod drain;
+mod plan;
 
 use api_types::{List, NodeLabelsPatch, NodeView};
 use axum::Json;
@@ -19,6 +20,7 @@ use crate::state::AppState;
 use crate::status::views;
 
 pub(crate) use self::drain::{__path_drain_node, __path_get_drain, drain_node, get_drain};
+pub(crate) use self::plan::{__path_plan_changes, plan_changes};
 
 /// Lists nodes, dead ones included.
 ///

@@ -13,6 +13,7 @@ mod metrics;
 mod nodes;
 mod openapi;
 mod outages;
+mod plans;
 mod pods;
 mod queues;
 mod server;

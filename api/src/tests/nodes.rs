@@ -2,7 +2,7 @@
 
 use super::Api;
 
-fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
+pub(super) fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     let beat = (now - beat_ago_ms).to_string();
     api.redis.blocking_cli::<()>(&[

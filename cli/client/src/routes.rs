@@ -1,8 +1,8 @@
 //! Requests that several commands send, or that are more than a [`Client::call`].
 
 use api_types::{
-    AppLockInput, DeadLetterView, DrainView, List, NodeLabelsPatch, NodeView, PodPlacementView, PodView,
-    QueuesView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
+    AppLockInput, DeadLetterView, DrainView, List, NodeLabelsPatch, NodeView, PlanInput, PlanView,
+    PodPlacementView, PodView, QueuesView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
 };
 use model::event::ClusterEvent;
 use model::ids::AppName;
@@ -158,6 +158,10 @@ impl Client {
         let action = if cordon { "cordon" } else { "uncordon" };
         let operation = format!("{action}ing node {name}");
         self.call(Method::POST, &["node", name, action], operation).view().await
+    }
+
+    pub async fn plan(&self, changes: &PlanInput) -> Result<PlanView, ClientError> {
+        self.call(Method::POST, &["plan"], "planning").json(changes).view().await
     }
 
     /// The pods of the node, and where a drain moves them, or would.

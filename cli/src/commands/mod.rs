@@ -29,7 +29,7 @@ use output::{ListStyle, Output};
 use crate::exit::Exit;
 use apps::folder_app::FolderApp;
 use apps::{apply, diff};
-use cluster::{backup, check_and_recover, drain, events, gc, status, top, version};
+use cluster::{backup, check_and_recover, drain, events, gc, plan, status, top, version};
 use containers::{attach, copy, exec, logs, port, port_forward, run};
 use context::Context;
 use error::{CommandError, CommandResult};
@@ -75,6 +75,8 @@ pub(crate) enum UserCommand {
     Uncordon(node::NodeNames),
     /// Move the pods of services away from a node, and keep new ones off.
     Drain(drain::DrainArgs),
+    /// Show what draining, losing or adding nodes, or scaling services would do.
+    Plan(plan::PlanArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(check_and_recover::ClusterCommand),
@@ -168,6 +170,7 @@ async fn dispatch(
         UserCommand::Set(command) => set::run(command, &mut context).await,
         UserCommand::Cordon(nodes) => node::cordon(&nodes, true, &mut context).await,
         UserCommand::Drain(args) => drain::run(&args, &mut context).await,
+        UserCommand::Plan(args) => plan::run(args, &mut context).await,
         UserCommand::Uncordon(nodes) => node::cordon(&nodes, false, &mut context).await,
         UserCommand::Cluster(command) => check_and_recover::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,

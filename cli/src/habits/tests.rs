@@ -95,7 +95,7 @@ fn lines_of_other_programs_mean_lines_of_this_one() {
         ("port web2", "port web2"),
         ("ports web", "port web"),
         ("job run web.yaml", "apply -f web.yaml"),
-        ("plan web.yaml", "diff -f web.yaml"),
+        ("job plan web.yaml", "diff -f web.yaml"),
         ("validate web.yaml", "apply -f web.yaml --dry-run"),
         ("job stop sums", "delete job sums"),
         ("cron rm nightly", "delete cron nightly"),

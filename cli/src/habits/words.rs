@@ -199,7 +199,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["app scale"], Meaning::Say("`kubeleet scale APP-SERVICE 3` scales a service of an app")),
     // Nomad.
     (&["job run"], Meaning::Read(|rest| of_file("apply -f", "", rest))),
-    (&["job plan", "plan"], Meaning::Read(|rest| of_file("diff -f", "", rest))),
+    (&["job plan"], Meaning::Read(|rest| of_file("diff -f", "", rest))),
     (&["validate", "job validate"], Meaning::Read(|rest| of_file("apply -f", "--dry-run", rest))),
     (&["job status"], Meaning::Read(|rest| Ok(one_or_all("service describe", "job ls", rest)))),
     (&["job stop", "job rm", "job delete"], Meaning::Is("delete job")),

@@ -1,7 +1,7 @@
 //! Reads from Redis all that placement knows of pending pods: payloads, specifications, places of volumes,
 //! rules of services, and where their siblings are.
 //!
-//! The scheduler decides by it, and the API explains with it: both see the same.
+//! The scheduler decides by it, and the API explains and plans with it: both see the same.
 //!
 //! Tests: beside the code, scheduler::tests, api::tests
 
@@ -11,6 +11,7 @@ mod intake;
 mod judge;
 mod needs;
 mod ordinals;
+mod plan;
 mod services;
 mod snapshot;
 
@@ -19,4 +20,8 @@ pub use drain::{LeavingPod, Place, plan_drain};
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
 pub use needs::read_needs;
+pub use plan::{
+    ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, PlanOutcome, PlannedChange,
+    PlannedPod, StuckPod, plan,
+};
 pub use services::read_services;

@@ -9,11 +9,11 @@ use daemon::redis_url::RedisUrl;
 use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use model::network::ContainerNetwork;
 use model::node::timing::Timing;
-use model::node::{HeldPod, NodeInfo, Resources};
+use model::node::{HeldPod, NodeInfo, NodeSettings, Resources};
 use model::pod::PodRecord;
 use model::pod::payload::Payload;
 use model::service::Service;
-use model::spec::ServiceInput;
+use model::spec::{FORM_WITH_RULES, ServiceInput};
 use parking_lot::Mutex;
 use store::{
     AckItem, Claimant, FinishReport, PodOutcome, PodRef, PutMode, QueueName, Registration, Session, Store,
@@ -98,34 +98,42 @@ impl Cluster {
     }
 
     pub(super) fn scheduler(&self) -> Scheduler {
-        let id = SchedulerId::random();
-        let context = SchedulerContext {
-            store: self.server.store(),
-            clock: Arc::new(BootClock),
-            id: id.clone(),
-            timings: self.timings.clone(),
-            profile: Default::default(),
-            external_worker_pods: 100,
-            volume_grace: None,
-            node_died: Arc::default(),
-        };
+        let context = self.context();
+        let id = context.id.clone();
         let stop = CancellationToken::new();
         let task = tokio::spawn(run_context(context, stop.clone()));
         Scheduler { id, task, _guard: stop.clone().drop_guard(), stop }
     }
 
+    /// Of a scheduler whose loops a test drives.
+    pub(super) fn context(&self) -> SchedulerContext {
+        SchedulerContext {
+            store: self.server.store(),
+            clock: Arc::new(BootClock),
+            id: SchedulerId::random(),
+            timings: self.timings.clone(),
+            profile: Default::default(),
+            external_worker_pods: 100,
+            volume_grace: None,
+            node_died: Arc::default(),
+        }
+    }
+
     pub(super) async fn node(&self, name: &str, pods: u64) -> FakeNode {
-        let capacity =
-            Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pids: 1_000, disk_bytes: 0, pods };
+        self.node_in(name, None, Resources { memory_bytes: 1 << 30, pods, ..Resources::default() }).await
+    }
+
+    pub(super) async fn node_in(&self, name: &str, zone: Option<&str>, capacity: Resources) -> FakeNode {
+        let settings = NodeSettings { forms: FORM_WITH_RULES, ..NodeSettings::default() };
         let facts = NodeInfo {
-            labels: std::collections::BTreeMap::new(),
-            capacity,
+            labels: zone.map(|zone| ("zone".to_owned(), zone.to_owned())).into_iter().collect(),
+            capacity: Resources { cpu_millis: 4_000, pids: 1_000, ..capacity },
             reserved: Resources::default(),
             runtime: "fake".into(),
             engine_version: "1".into(),
             engine_id: String::new(),
             version: "1".into(),
-            settings: None,
+            settings: zone.map(|_| settings),
         };
         let name = NodeName::new(name).unwrap();
         let timing = self.timings.detection;

@@ -11,4 +11,5 @@ mod failure_detection;
 mod healing;
 mod killing;
 mod placing;
+mod planning;
 mod stateful;

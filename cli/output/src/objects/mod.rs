@@ -10,6 +10,7 @@ pub mod generations;
 pub mod jobs;
 pub mod nodes;
 pub mod placements;
+pub mod plans;
 pub mod pods;
 pub mod queues;
 pub mod recovery;

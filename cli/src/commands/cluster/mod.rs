@@ -6,6 +6,7 @@ pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod gc;
 pub(crate) mod node_leave;
+pub(crate) mod plan;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod version;

@@ -1,0 +1,174 @@
+//! `/plan`: the effect of changes of the cluster, tried on a copy of it.
+
+use std::time::Instant;
+
+use api_types::{
+    NewNodeInput, PlanChange, PlanInput, PlanView, PlannedNodeView, PlannedPodView, StuckPodView,
+};
+use axum::Json;
+use axum::extract::State;
+use model::ids::NodeName;
+use model::node::{NodeState, Resources};
+use model::service::selector::LabelSelector;
+use model::spec::{MAX_REPLICAS, ServiceInput};
+use pending::{ClusterState, MAX_PLANNED_PODS, NewNodes, PlanOutcome, PlannedChange, PlannedPod, StuckPod};
+use placement::PlacementPolicy;
+
+use crate::admission::plan_gate::RunningPlan;
+use crate::http::body::JsonOrYaml;
+use crate::http::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+const MAX_CHANGES: usize = 100;
+const MAX_NEW_NODES: u32 = 1_000;
+
+/// Plans changes: which pods would move, start and stop, which fit nowhere, and the nodes before and after.
+///
+/// Nothing is changed. The code that drains nodes and places pods decides on a copy of the cluster.
+#[utoipa::path(post, path = "/plan", tag = "cluster", request_body(description = "The changes", content(
+    (PlanInput = "application/json", example = json!({"changes": [{"scale": {"web": 50}}]})),
+    (PlanInput = "application/yaml", example = json!({"changes": [{"scale": {"web": 50}}]})),
+)), responses(
+    (status = 200, description = "The effect of the changes", body = PlanView),
+    (status = 422, description = "A change names no object, or is invalid; or the cluster is too large"),
+    (status = 429, description = "Another plan is being made, or was just now"),
+))]
+pub(crate) async fn plan_changes(
+    State(app): State<AppState>,
+    JsonOrYaml(input): JsonOrYaml<PlanInput>,
+) -> Result<Json<PlanView>, ApiProblem> {
+    if input.changes.len() > MAX_CHANGES {
+        return Err(invalid("/changes", &format!("a plan has at most {MAX_CHANGES} changes")));
+    }
+    let running = RunningPlan::begin(&app.plan_gate, Instant::now())?;
+    let Some(state) = ClusterState::read(&app.store).await? else {
+        let detail = format!("the cluster has more than {MAX_PLANNED_PODS} pods");
+        return Err(ApiProblem::new(ProblemKind::PlanTooLarge, detail));
+    };
+    let mut changes = Vec::new();
+    for (index, change) in input.changes.iter().enumerate() {
+        let pointer = format!("/changes/{index}");
+        changes.extend(
+            changes_of(change, &state, &pointer)?.into_iter().map(|change| (pointer.clone(), change)),
+        );
+    }
+    let (pointers, changes): (Vec<String>, Vec<PlannedChange>) = changes.into_iter().unzip();
+    let policy = PlacementPolicy { dead_after: app.config.timing.dead_after, ..PlacementPolicy::default() };
+    let profile = app.config.placement_profile;
+    let planned = tokio::task::spawn_blocking(move || {
+        let planned = pending::plan(state, &policy, profile, &changes);
+        drop(running);
+        planned
+    });
+    let planned = planned.await.map_err(|error| {
+        tracing::error!(%error, "a plan panicked");
+        ApiProblem::new(ProblemKind::Internal, "the plan failed: this is a bug in kubeleet")
+    })?;
+    let outcome = planned.map_err(|refused| invalid(&pointers[refused.index], &refused.why))?;
+    Ok(Json(view(outcome)))
+}
+
+fn invalid(pointer: &str, why: &str) -> ApiProblem {
+    ApiProblem::new(ProblemKind::InvalidPlan, format!("{pointer}: {why}")).at(pointer, why)
+}
+
+fn changes_of(
+    change: &PlanChange,
+    state: &ClusterState,
+    pointer: &str,
+) -> Result<Vec<PlannedChange>, ApiProblem> {
+    let PlanChange { drain, lose, add_node, scale, put } = change;
+    let mut changes: Vec<PlannedChange> = drain.clone().map(PlannedChange::Drain).into_iter().collect();
+    if let Some(text) = lose {
+        let nodes = lost_nodes(text, state).map_err(|why| invalid(&format!("{pointer}/lose"), &why))?;
+        changes.push(PlannedChange::Lose(nodes));
+    }
+    if let Some(new) = add_node {
+        let new = new_nodes(new).map_err(|why| invalid(&format!("{pointer}/add_node"), &why))?;
+        changes.push(PlannedChange::AddNodes(new));
+    }
+    if scale.values().any(|replicas| *replicas > MAX_REPLICAS) {
+        return Err(invalid(&format!("{pointer}/scale"), &format!("at most {MAX_REPLICAS} replicas")));
+    }
+    if !scale.is_empty() {
+        changes.push(PlannedChange::Scale(scale.clone()));
+    }
+    if let Some(service) = put {
+        let pointer = format!("{pointer}/put");
+        let input = ServiceInput::from_value(service).map_err(|mistakes| {
+            let words: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            invalid(&pointer, &words.join("; "))
+        })?;
+        let desired = input.normalize().map_err(|violations| {
+            let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            invalid(&pointer, &words.join("; "))
+        })?;
+        changes.push(PlannedChange::Put(Box::new(desired)));
+    }
+    Ok(changes)
+}
+
+/// Of a name or a selector. Those that are dead already are not lost again.
+fn lost_nodes(text: &str, state: &ClusterState) -> Result<Vec<NodeName>, String> {
+    let live = state.nodes().iter().filter(|node| node.state == NodeState::Alive);
+    let selector: LabelSelector = match text.parse::<NodeName>() {
+        Ok(name) if state.nodes().iter().any(|node| node.name == name) => return Ok(vec![name]),
+        _ => text.parse().map_err(|error: model::service::selector::InvalidSelector| error.to_string())?,
+    };
+    let matching = live.filter(|node| !selector.is_empty() && selector.matches(&node.facts.labels));
+    let names: Vec<NodeName> = matching.map(|node| node.name.clone()).collect();
+    if names.is_empty() {
+        return Err(format!("no live node has this name, or labels that satisfy {text:?}"));
+    }
+    Ok(names)
+}
+
+fn new_nodes(new: &NewNodeInput) -> Result<NewNodes, String> {
+    let NewNodeInput { cpus, memory, disk, pods, labels, count } = new;
+    if !(1..=MAX_NEW_NODES).contains(count) {
+        return Err(format!("a plan adds 1 to {MAX_NEW_NODES} nodes at once"));
+    }
+    let capacity = Resources {
+        cpu_millis: cpus.millis(),
+        memory_bytes: memory.bytes(),
+        disk_bytes: disk.map_or(0, |disk| disk.bytes()),
+        pods: pods.unwrap_or(0).into(),
+        pids: 0,
+    };
+    Ok(NewNodes { capacity, labels: labels.clone(), count: *count })
+}
+
+fn view(outcome: PlanOutcome) -> PlanView {
+    let fits = outcome.fits();
+    let PlanOutcome { moves, starts, stops, stuck, nodes, notes } = outcome;
+    let views = |pods: Vec<PlannedPod>| pods.into_iter().map(pod_view).collect();
+    let (bound, stuck): (Vec<StuckPod>, Vec<StuckPod>) = stuck.into_iter().partition(|stuck| stuck.is_bound);
+    PlanView {
+        fits,
+        moves: views(moves),
+        starts: views(starts),
+        stops: views(stops),
+        stuck: stuck.into_iter().map(stuck_view).collect(),
+        waits_for_data: bound.into_iter().map(stuck_view).collect(),
+        nodes: nodes
+            .into_iter()
+            .map(|node| PlannedNodeView {
+                node: node.name,
+                capacity: node.capacity,
+                before: node.before,
+                after: node.after,
+                is_lost: node.is_lost,
+            })
+            .collect(),
+        notes,
+    }
+}
+
+fn pod_view(pod: PlannedPod) -> PlannedPodView {
+    let PlannedPod { id, name, service, replica, from, to } = pod;
+    PlannedPodView { uuid: id, name, service, replica, from, to }
+}
+
+fn stuck_view(StuckPod { pod, why, change, .. }: StuckPod) -> StuckPodView {
+    StuckPodView { pod: pod_view(pod), why, change: change.unwrap_or_default() }
+}
