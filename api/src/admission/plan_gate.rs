@@ -20,16 +20,17 @@ pub(crate) struct PlanGate {
 pub(crate) struct RunningPlan(Arc<Mutex<PlanGate>>);
 
 impl RunningPlan {
-    pub(crate) fn begin(gate: &Arc<Mutex<PlanGate>>, now: Instant) -> Result<Self, ApiProblem> {
+    /// Also returns how long to wait first.
+    pub(crate) fn begin(gate: &Arc<Mutex<PlanGate>>, now: Instant) -> Result<(Self, Duration), ApiProblem> {
         let mut state = gate.lock();
-        let is_early = state.begun.is_some_and(|begun| now.duration_since(begun) < PLAN_INTERVAL);
-        if state.is_busy || is_early {
+        if state.is_busy {
             let detail =
                 format!("a plan reads the whole cluster: try again in {} s", PLAN_INTERVAL.as_secs());
             return Err(ApiProblem::new(ProblemKind::PlanBusy, detail));
         }
-        *state = PlanGate { begun: Some(now), is_busy: true };
-        Ok(Self(Arc::clone(gate)))
+        let due = state.begun.map_or(now, |begun| now.max(begun + PLAN_INTERVAL));
+        *state = PlanGate { begun: Some(due), is_busy: true };
+        Ok((Self(Arc::clone(gate)), due - now))
     }
 }
 
@@ -47,11 +48,13 @@ mod tests {
     #[test]
     fn one_plan_is_made_at_a_time_and_one_in_two_seconds() {
         let (gate, start) = (Arc::default(), Instant::now());
-        let first = RunningPlan::begin(&gate, start).unwrap();
+        let (first, wait) = RunningPlan::begin(&gate, start).unwrap();
+        assert_eq!(wait, Duration::ZERO);
         let later = start + 2 * PLAN_INTERVAL;
         assert_eq!(RunningPlan::begin(&gate, later).err().unwrap().kind, ProblemKind::PlanBusy);
         drop(first);
-        assert!(RunningPlan::begin(&gate, start + PLAN_INTERVAL / 2).is_err());
-        assert!(RunningPlan::begin(&gate, later).is_ok());
+        let wait = |now| RunningPlan::begin(&gate, now).unwrap().1;
+        assert_eq!(wait(start + PLAN_INTERVAL / 2), PLAN_INTERVAL / 2);
+        assert_eq!(wait(later), Duration::ZERO);
     }
 }

@@ -243,12 +243,6 @@ const TABLE: &[(&[&str], Meaning)] = &[
             "`kubeleet cordon NODE` keeps new pods off a node, `kubeleet drain NODE` moves its pods as well",
         ),
     ),
-    (
-        &["rebalance"],
-        Meaning::Say(
-            "pods stay where they run: `kubeleet restart NAME` places those of a service anew, one after the other",
-        ),
-    ),
     (&["autoscale"], Meaning::Say("nothing scales by itself: `kubeleet scale NAME 3`")),
     (
         &["debug"],

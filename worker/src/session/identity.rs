@@ -159,7 +159,9 @@ impl IdentityStore for IdentityFiles {
         for (index, file) in self.clusters.iter().enumerate() {
             match file.save(&record) {
                 Ok(()) => {
-                    self.clusters[index + 1..].iter().for_each(forget);
+                    // Both directories may be one.
+                    let others = self.clusters[index + 1..].iter();
+                    others.filter(|other| other.path() != file.path()).for_each(forget);
                     break;
                 }
                 Err(error) => failures.push(format!("{}: {error}", file.path().display())),

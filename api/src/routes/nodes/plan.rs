@@ -116,7 +116,8 @@ fn rebalance(max_moves: u32) -> Result<PlannedChange, String> {
 }
 
 async fn read_cluster(app: &AppState) -> Result<(RunningPlan, ClusterState), ApiProblem> {
-    let running = RunningPlan::begin(&app.plan_gate, Instant::now())?;
+    let (running, wait) = RunningPlan::begin(&app.plan_gate, Instant::now())?;
+    tokio::time::sleep(wait).await;
     let Some(state) = ClusterState::read(&app.store).await? else {
         let detail = format!("the cluster has more than {MAX_PLANNED_PODS} pods");
         return Err(ApiProblem::new(ProblemKind::PlanTooLarge, detail));
