@@ -19,7 +19,6 @@ mod limits;
 mod min_available;
 mod mode;
 mod named_request;
-mod node_constraint;
 mod placement;
 mod placement_profile;
 mod pod;
@@ -51,8 +50,9 @@ pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_ME
 pub use min_available::MinAvailable;
 pub use mode::Mode;
 pub use named_request::NamedRequest;
-pub use node_constraint::{InvalidConstraint, NodeConstraint};
-pub use placement::{FORM_WITH_RULES, Placement, Preference, Spread, domain_of};
+pub use placement::{
+    FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement, Preference, Spread, domain_of,
+};
 pub use placement_profile::PlacementProfile;
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;

@@ -105,8 +105,8 @@ impl ServiceRules {
     }
 }
 
-/// A pod that another one moves away for goes where that was planned, a pod that moves knows where to, and one of
-/// a global service goes to its node.
+/// A pod that another one moves away for goes where that was planned, a pod that moves knows where to, and
+/// one of a global service goes to its node.
 fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
     let has_moves = placed.values().any(|service| !service.moves.is_empty());
     let has_none = |pod: &PendingPod| pod.request.target.is_none() && pod.moves_to.is_none();

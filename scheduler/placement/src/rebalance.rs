@@ -1,9 +1,9 @@
 //! Moves pods that run from fuller nodes to emptier ones, as few as it takes. Pure.
 //!
-//! A pod moves if it would be placed elsewhere today, by the code that decides, and that is better by more than
-//! a pod is worth. What a pod adds to a node depends only on how many are there, so the sum of all that was
-//! added falls with each move: it ends, and a second run finds nothing. Pressure is no part of it, because it
-//! would have to be guessed for the target.
+//! A pod moves if it would be placed elsewhere today, by the code that decides, and that is better by more
+//! than a pod is worth. The load that a pod adds depends only on how many are there, so the sum of all that
+//! was added falls with each move: it ends, and a second run finds nothing. Pressure is no part of it,
+//! because it would have to be guessed for the target.
 //!
 //! Tests: tests::rebalance
 
@@ -34,8 +34,8 @@ pub struct Relocation {
     pub to: NodeName,
 }
 
-/// The nodes with most pods hand over first, so a plan that is cut is the best part of the whole. All pods are
-/// among those that the snapshot counts.
+/// The nodes with most pods hand over first, so a plan that is cut is the best part of the whole. All pods
+/// are among those that the snapshot counts.
 pub fn rebalance(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -43,31 +43,31 @@ pub fn rebalance(
     pods: &[RunningPod],
     max_moves: usize,
 ) -> Vec<Relocation> {
-    let mut fork = Fork::new(snapshot, now, policy, pods);
-    let mut open: BTreeSet<NodeName> = fork.by_node.keys().cloned().collect();
+    let mut balance = Balance::new(snapshot, now, policy, pods);
+    let mut open: BTreeSet<NodeName> = balance.by_node.keys().cloned().collect();
     let mut has_moved = false;
-    while fork.moved < max_moves {
-        let Some(fullest) = fork.fullest(&open) else {
+    while balance.moved < max_moves {
+        let Some(fullest) = balance.fullest(&open) else {
             if !std::mem::take(&mut has_moved) {
                 break;
             }
             // A later move may have made room for an earlier one.
-            open = fork.by_node.keys().cloned().collect();
+            open = balance.by_node.keys().cloned().collect();
             continue;
         };
-        match fork.best_move(&fullest) {
+        match balance.best_move(&fullest) {
             Some((pod, to)) => {
-                fork.relocate(pod, &to);
+                balance.relocate(pod, &to);
                 open.insert(to);
                 has_moved = true;
             }
             None => drop(open.remove(&fullest)),
         }
     }
-    fork.relocations()
+    balance.relocations()
 }
 
-struct Fork<'a> {
+struct Balance<'a> {
     snapshot: ClusterSnapshot,
     now: RedisMillis,
     policy: &'a PlacementPolicy,
@@ -80,7 +80,7 @@ struct Fork<'a> {
     moves: Vec<usize>,
 }
 
-impl<'a> Fork<'a> {
+impl<'a> Balance<'a> {
     fn new(
         snapshot: &ClusterSnapshot,
         now: RedisMillis,
@@ -107,7 +107,7 @@ impl<'a> Fork<'a> {
         open.iter().max_by(|one, other| load(one).cmp(&load(other)).then_with(|| other.cmp(one))).cloned()
     }
 
-    /// Which pod gains most, and where.
+    /// Returns the pod that gains most, and its new node.
     fn best_move(&mut self, from: &NodeName) -> Option<(usize, NodeName)> {
         let of_node = self.by_node.get(from)?;
         // Those that came last go on first: a pod that was here may stay.

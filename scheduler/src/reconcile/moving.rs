@@ -1,9 +1,9 @@
 //! Which pods of a service move to another node, and which moves are over. Pure.
 //!
-//! A move is in force while its pod is on a node that is being drained, or that does not satisfy the constraints
-//! of its service: `uncordon`, or the right label, ends it at once, whichever scheduler planned it. One of a
-//! rebalance is in force for some time. It stays until the replica's next pod is placed, which it tells where to
-//! go.
+//! A move is in force while its pod is on a node that is being drained, or that does not satisfy the
+//! constraints of its service: `uncordon`, or the right label, ends it at once, whichever scheduler planned
+//! it. One of a rebalance is in force for some time. It stays until the replica's next pod is placed, which
+//! it tells where to go.
 
 use std::collections::{BTreeMap, HashSet};
 

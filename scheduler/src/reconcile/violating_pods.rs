@@ -11,7 +11,7 @@ use pending::{LeavingPod, begin_moves, plan_leaving};
 use placement::PlacementPolicy;
 use store::{ObservedCondition, Store, StoreError};
 
-use super::violations::{FoundViolations, Verdict, Violation, Violations};
+use super::violations::{FoundViolations, MisplacedPod, Verdict, Violations};
 use crate::context::SchedulerContext;
 
 /// The next pass plans the rest: a plan reads all nodes once, whatever its size.
@@ -21,7 +21,7 @@ pub(crate) struct ViolatingPods {
     store: Store,
     policy: PlacementPolicy,
     profile: PlacementProfile,
-    patience: Duration,
+    lasting: Duration,
     violations: Violations,
     /// Why none moves; `None` if it is not known what Redis says.
     held: Option<String>,
@@ -33,7 +33,7 @@ impl ViolatingPods {
             store: context.store.clone(),
             policy: context.placement_policy(),
             profile: context.profile,
-            patience: context.timings.violation_patience,
+            lasting: context.timings.violation_time,
             violations: Violations::default(),
             held: None,
         }
@@ -41,7 +41,7 @@ impl ViolatingPods {
 
     /// Those that fit nowhere else stay, and are planned again by the next pass.
     pub(crate) async fn move_away(&mut self, found: FoundViolations) -> Result<(), StoreError> {
-        match self.violations.judge(found, self.patience, Instant::now()) {
+        match self.violations.judge(found, self.lasting, Instant::now()) {
             Verdict::Hold(why) => self.tell(why).await,
             Verdict::Move(by_service) => {
                 self.tell(String::new()).await?;
@@ -58,10 +58,10 @@ impl ViolatingPods {
         }
     }
 
-    async fn plan(&self, name: &ServiceName, violations: Vec<Violation>) -> Result<(), StoreError> {
+    async fn plan(&self, name: &ServiceName, violations: Vec<MisplacedPod>) -> Result<(), StoreError> {
         let Some(service) = self.store.service(name).await? else { return Ok(()) };
-        let is_planned = |one: &Violation| service.moves.is_moved(&one.pod.id);
-        let mut new: Vec<Violation> = violations.into_iter().filter(|one| !is_planned(one)).collect();
+        let is_planned = |one: &MisplacedPod| service.moves.is_moved(&one.pod.id);
+        let mut new: Vec<MisplacedPod> = violations.into_iter().filter(|one| !is_planned(one)).collect();
         new.truncate(MAX_PLANNED);
         let Some(why) = new.first().map(|one| one.why.clone()) else { return Ok(()) };
         let records = new.into_iter().map(|one| one.pod).collect();

@@ -54,7 +54,7 @@ pub(super) fn constraints(service: &Service) -> Vec<NodeConstraint> {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Violation {
+pub(crate) struct MisplacedPod {
     pub(crate) pod: PodRecord,
     /// `w1 has zone=b, but the service needs zone == a`
     pub(crate) why: String,
@@ -65,7 +65,7 @@ pub(crate) struct Violation {
 pub(crate) struct FoundViolations {
     /// That could violate something: they run, or are about to.
     pods: usize,
-    by_service: BTreeMap<ServiceName, Vec<Violation>>,
+    by_service: BTreeMap<ServiceName, Vec<MisplacedPod>>,
 }
 
 impl FoundViolations {
@@ -87,7 +87,7 @@ impl FoundViolations {
                 let violated = nodes.violated(node, &constraints)?;
                 Some(format!("{node} {}", violated.explain(&nodes.labels[node])))
             });
-            found.extend(why.clone().map(|why| Violation { pod: pod.clone(), why }));
+            found.extend(why.clone().map(|why| MisplacedPod { pod: pod.clone(), why }));
         }
         if !found.is_empty() {
             self.by_service.insert(service.name.clone(), found);
@@ -123,7 +123,7 @@ impl FoundViolations {
 
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Move(BTreeMap<ServiceName, Vec<Violation>>),
+    Move(BTreeMap<ServiceName, Vec<MisplacedPod>>),
     /// Too many at once: in words.
     Hold(String),
 }
@@ -135,7 +135,7 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    pub(crate) fn judge(&mut self, mut found: FoundViolations, patience: Duration, now: Instant) -> Verdict {
+    pub(crate) fn judge(&mut self, mut found: FoundViolations, lasting: Duration, now: Instant) -> Verdict {
         let seen: HashSet<&PodId> = found.by_service.values().flatten().map(|one| &one.pod.id).collect();
         self.since.retain(|id, _| seen.contains(id));
         for id in seen {
@@ -146,7 +146,7 @@ impl Violations {
             self.since.clear();
             return Verdict::Hold(held);
         }
-        let lasts = |one: &Violation| now.duration_since(self.since[&one.pod.id]) >= patience;
+        let lasts = |one: &MisplacedPod| now.duration_since(self.since[&one.pod.id]) >= lasting;
         for violations in found.by_service.values_mut() {
             violations.retain(lasts);
         }
@@ -166,7 +166,7 @@ mod tests {
     use super::super::plan::testing::{record, service, slot};
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const LASTING: Duration = Duration::from_secs(60);
 
     fn nodes(labels: &[(&str, &str)]) -> SeenNodes {
         let node = |(name, zone): &(&str, &str)| {
@@ -207,7 +207,7 @@ mod tests {
         let (begin, mut violations) = (Instant::now(), Violations::default());
         let mut judge = |nodes: &SeenNodes, seconds| {
             let now = begin + Duration::from_secs(seconds);
-            moved(violations.judge(found(20, &service, &slots, nodes), PATIENCE, now))
+            moved(violations.judge(found(20, &service, &slots, nodes), LASTING, now))
         };
         assert!(judge(&wrong, 0).is_empty());
         assert!(judge(&wrong, 59).is_empty());
@@ -225,7 +225,7 @@ mod tests {
         let wrong = nodes(&[("w1", "b")]);
         let (begin, mut violations) = (Instant::now(), Violations::default());
         for (others, is_held) in [(0, true), (9, true), (10, false), (1000, false)] {
-            let verdict = violations.judge(found(others, &service, &slots, &wrong), PATIENCE, begin);
+            let verdict = violations.judge(found(others, &service, &slots, &wrong), LASTING, begin);
             match verdict {
                 Verdict::Hold(why) => {
                     assert!(is_held, "{others}");
@@ -236,7 +236,7 @@ mod tests {
             }
         }
         let two = found(0, &service, &slots[..2], &wrong);
-        assert!(matches!(violations.judge(two, PATIENCE, begin), Verdict::Move(_)), "two are no mass");
+        assert!(matches!(violations.judge(two, LASTING, begin), Verdict::Move(_)), "two are no mass");
     }
 
     #[test]

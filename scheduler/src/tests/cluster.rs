@@ -37,7 +37,7 @@ pub(super) fn fast_failure_detection() -> LoopTimings {
     LoopTimings {
         settle_time: Duration::from_millis(300),
         full_pass_interval: Duration::from_secs(1),
-        violation_patience: Duration::from_secs(2),
+        violation_time: Duration::from_secs(2),
         ..LoopTimings::of(&timing, &a_redis())
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn fast_repair() -> LoopTimings {
         reclaim_interval: fast.reclaim_interval,
         reclaim_after: fast.reclaim_after,
         full_pass_interval: fast.full_pass_interval,
-        violation_patience: fast.violation_patience,
+        violation_time: fast.violation_time,
         settle_time: fast.settle_time,
         lost_record_wait: fast.lost_record_wait,
         ..defaults()

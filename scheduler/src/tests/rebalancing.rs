@@ -1,4 +1,5 @@
-//! Balancing nodes: a node that joined gets its share while all replicas serve, and a second run moves nothing.
+//! Balancing nodes: a node that joined gets its share while all replicas serve, and a second run moves
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -22,11 +22,12 @@ pub trait IdentityStore: Send + Sync {
     /// After a failure the next worker process joins the cluster that its Redis knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// Under this id the machine holds the node's name. At the first call since a boot it is drawn, and written.
+    /// Under this id the machine holds the node's name. At the first call since a boot it is drawn, and
+    /// written.
     fn load_or_create_holder(&self) -> HolderId;
 
-    /// Writes the file again if it was removed. Without it the next worker process is taken for another machine:
-    /// it waits until the node has been silent for long enough to take its name over.
+    /// Writes the file again if it was removed. Without it the next worker process is taken for another
+    /// machine: it waits until the node has been silent for long enough to take its name over.
     fn keep_holder(&self, _holder: &HolderId) {}
 
     fn engine(&self) -> Option<String>;

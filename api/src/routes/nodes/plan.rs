@@ -65,8 +65,8 @@ pub(crate) async fn plan_changes(
 
 /// Moves pods from fuller nodes to emptier ones, such as one that has joined: as few as it takes.
 ///
-/// Each service goes at the pace of an update. Pods with data, ordinals or ports of their machine stay, and so
-/// do those of services that are updated. Repeated when it is over, it moves nothing.
+/// Each service goes at the pace of an update. Pods with data, ordinals or ports of their machine stay, and
+/// so do those of services that are updated. Repeated when it is over, it moves nothing.
 #[utoipa::path(post, path = "/rebalance", tag = "cluster", request_body(description = "How far", content(
     (RebalanceInput = "application/json", example = json!({"max_moves": 20})),
     (RebalanceInput = "application/yaml", example = json!({"max_moves": 20})),

@@ -1,6 +1,6 @@
 //! `min_available`: how many replicas of a service stay in service while its pods are moved.
 //!
-//! Tests: beside the code, reconcile::moving
+//! Tests: beside the code, scheduler::reconcile::moving
 
 use std::fmt;
 use std::str::FromStr;

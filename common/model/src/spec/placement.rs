@@ -2,17 +2,20 @@
 //!
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
+mod node_constraint;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use super::node_constraint::{HOST_NAME, InvalidConstraint, LABELS, NodeConstraint};
+use self::node_constraint::{HOST_NAME, LABELS};
+pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
 use super::{Violation, units};
 use crate::ids::NodeName;
 
-/// The form of a stored specification whose service has rules that must hold, is stateful or global, or asks for
-/// named resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
+/// The form of a stored specification whose service has rules that must hold, is stateful or global, or asks
+/// for named resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
 pub const FORM_WITH_RULES: u32 = 4;
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_PREFERENCES: usize = 16;
@@ -22,8 +25,8 @@ const MAX_WEIGHT: u32 = 100;
 const MAX_KEY: usize = 63;
 const MAX_COUNT: u64 = 100_000;
 
-/// Rules for the nodes that run the pods. They hold when a pod is placed; of the constraints a pod whose node no
-/// longer satisfies them leaves it.
+/// Rules for the nodes that run the pods. They hold when a pod is placed; of the constraints a pod whose node
+/// no longer satisfies them leaves it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Placement {
     /// Requirements of a node's labels, which must all hold: `zone in (a,b)`, `disk == ssd`, `tier != test`,

@@ -16,8 +16,8 @@ use crate::drain::stays;
 use crate::intake::PendingPod;
 
 impl Fork {
-    /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do those
-    /// of services that are updated, moved, or let none go.
+    /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
+    /// those of services that are updated, moved, or let none go.
     pub(super) fn rebalance(&mut self, max_moves: usize) {
         let movable: Vec<usize> = (0..self.pods.len()).filter(|pod| self.may_move(*pod)).collect();
         let mut pods: Vec<PendingPod> = movable.iter().map(|pod| self.located(*pod)).collect();

@@ -263,7 +263,7 @@ impl StoredNode {
 }
 
 impl StoredNode {
-    /// Which ids they are decides nothing.
+    /// They stand for all ids: only their number decides.
     fn resource_ids(&self, range: impl Fn((u64, u64)) -> Range<u64>) -> ResourceIds {
         let of_name = |(name, counts): (&ResourceName, &(u64, u64))| {
             range(*counts).map(|id| format!("{name}/{id}")).collect::<Vec<_>>()

@@ -1,4 +1,5 @@
-//! Properties of rebalancing: it ends, a second run finds nothing, and each pod could be placed where it goes.
+//! Properties of rebalancing: it ends, a second run finds nothing, and each pod could be placed where it
+//! goes.
 
 use super::*;
 use crate::explain::Evaluator;

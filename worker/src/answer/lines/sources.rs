@@ -1,7 +1,7 @@
 //! The logs of one answer: of existing, new and removed containers.
 //!
-//! A source is the log of one container. Managed containers are those of pods in the worker's table; of a pod that
-//! has left it, the engine may still list containers.
+//! A source is the log of one container. Managed containers are those of pods in the worker's table; of a pod
+//! that has left it, the engine may still list containers.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;

@@ -2,8 +2,9 @@
 -- Reply: 'OK' | 'SAME' (it was told before) | 'GONE' (there is no such node)
 -- The holder is `meta`, or the record of a node.
 local holder_key = head_keys()
--- The condition is 'mass_loss', 'write_outage', 'violations_held' or 'proxy_gone'; `is_on` is '1' at its begin.
--- A write outage is told after its end; `since` is its begin. Of held violations `is_on` is the reason.
+-- The condition is 'mass_loss', 'write_outage', 'violations_held' or 'proxy_gone'; `is_on` is '1' at its
+-- begin. A write outage is told after its end; `since` is its begin. Of held violations `is_on` is the
+-- reason.
 local condition, is_on, since, object, message = head_args()
 local before = redis.call('HGET', holder_key, condition) or ''
 if condition == 'write_outage' then
