@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::eventually::blocking_eventually;
 
-use super::{BINARY, Cluster, kubeleet, parts};
+use super::{BINARY, Cluster, kubeleet, kubeleet_with, parts};
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -38,10 +38,20 @@ fn a_cluster_is_looked_at_and_backed_up_before_and_after_an_upgrade() {
 fn a_machine_is_added_drained_and_removed() {
     let Some(mut cluster) = Cluster::start() else { return };
     cluster.add_worker("machine4");
+    // Of the page's plans.
+    let service = "name: web\nimage: nginx\nreplicas: 0";
+    let (exit, out, err) = parts(&kubeleet_with(&cluster.api, "apply -f -", service));
+    assert_eq!(exit, 0, "{out} {err}");
+    let page = read("docs/how-to/machines.md");
+    let changes = page.split("```yaml\n").find(|block| block.starts_with("changes:")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("changes.yaml");
+    std::fs::write(&file, changes.split("```").next().unwrap()).unwrap();
     let commands = commands("docs/how-to/machines.md");
     let last = commands.last().unwrap().clone();
     assert_eq!(last, "node rm machine4");
     for command in &commands[..commands.len() - 1] {
+        let command = &command.replace("changes.yaml", &file.display().to_string());
         let (exit, out, err) = parts(&kubeleet(&cluster.api, command));
         assert_eq!(exit, 0, "{command}: {out} {err}");
     }

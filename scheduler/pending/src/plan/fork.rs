@@ -270,7 +270,7 @@ impl Fork {
         self.snapshot.upsert(Node { cordoned: true, ..node });
         let mut leaving = self.residents(name);
         leaving.retain(|pod| self.pods[*pod].phase != Phase::Stopping);
-        let (mut leaving, pushed): (Vec<usize>, Vec<usize>) =
+        let (leaving, pushed): (Vec<usize>, Vec<usize>) =
             leaving.into_iter().partition(|pod| self.pods[*pod].pod.request.generation.is_some());
         for pod in pushed {
             self.pods[pod].stuck = Some(Place::Pushed);
