@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::ToSchema;
+use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use model::ids::{NodeName, PodId, PodName, ServiceName};
 use model::node::Resources;
-use model::spec::{Cpus, Memory, ServiceInput};
+use model::spec::{Cpus, MAX_REPLICAS, Memory, ServiceInput};
 
 /// Changes of the cluster to be planned. Nothing is changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,7 +36,7 @@ pub struct PlanChange {
     pub add_node: Option<NewNodeInput>,
     /// Services and their numbers of pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, u32>, example = json!({"web": 50}))]
+    #[schema(schema_with = scales)]
     pub scale: BTreeMap<ServiceName, u32>,
     /// A service that is created or changed, as in `PUT /service/{name}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +56,17 @@ pub struct RebalanceInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10000)]
     pub max_moves: Option<u32>,
+}
+
+fn scales() -> RefOr<Schema> {
+    let schema = json!({
+        "type": "object",
+        "description": "Services and their numbers of pods.",
+        "example": {"web": 50},
+        "propertyNames": ServiceName::schema(),
+        "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_REPLICAS},
+    });
+    RefOr::T(serde_json::from_value(schema).expect("the schema above is valid"))
 }
 
 /// Nodes that are alike, and empty.
