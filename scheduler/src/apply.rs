@@ -175,7 +175,8 @@ impl Executor<'_> {
              was pushed with a `spec` field; remove that field to start a pod without a service",
             payload.id, payload.name
         );
-        self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
+        // Without its id: a record that a recovery has written meanwhile stays, and the pod is queued again.
+        self.reject(&InvalidPod { raw: payload.raw.clone(), id: None, reason }).await
     }
 
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {

@@ -257,7 +257,17 @@ fn without_run_id(line: &str) -> String {
         let word = word.trim_matches(['[', ']']);
         word.len() == 24 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    line.split(' ').map(|word| if is_run_id(word) { "<run id>" } else { word }).collect::<Vec<_>>().join(" ")
+    // Of a stream: its server's clock is not the simulated one.
+    let is_entry = |word: &str| {
+        let parts = word.split_once('-');
+        parts.is_some_and(|(time, count)| [time, count].iter().all(|part| part.parse::<u64>().is_ok()))
+    };
+    let masked = |word: &'_ str| match word {
+        word if is_run_id(word) => "<run id>".to_owned(),
+        word if is_entry(word) => "<entry>".to_owned(),
+        word => word.to_owned(),
+    };
+    line.split(' ').map(masked).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -376,35 +386,35 @@ macro_rules! ablations {
 
 ablations! {
     switches {
-    without_the_startup_fence, seed 0 of LeaseRevival: no_startup_fence => "invariant 5";
-    with_a_fence_after_death, seed 51 of Random: fence_longer_than_dead => "invariant 5";
+    without_the_startup_fence, seed 2 of LeaseRevival: no_startup_fence => "invariant 5";
+    with_a_fence_after_death, seed 26 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 4 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
-    with_workers_that_do_not_see_who_has_an_id, seed 16 of Resources: hidden_ids => "share an id";
+    with_workers_that_do_not_see_who_has_an_id, seed 112 of Resources: hidden_ids => "share an id";
     with_ordinals_that_start_at_once, seed 0 of Ordinals: start_at_once => "ordinals: ";
     with_global_pods_placed_anywhere, seed 1 of Global: global_anywhere => "global: ";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
-    without_the_pause_after_a_failover, seed 44:
+    without_the_pause_after_a_failover, seed 73:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
     with_a_pause_that_knows_no_longer_fence, seed 120:
         "claim", "math.max(tonumber(pause_ms), longest_fence)" => "tonumber(pause_ms)",
         "invariant 5";
-    with_writes_of_fenced_workers, seed 1:
+    with_writes_of_fenced_workers, seed 49:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
-    with_a_register_that_takes_workers_of_any_cluster, seed 76:
+    with_a_register_that_takes_workers_of_any_cluster, seed 13:
         "register", "if known_cluster ~= '' and cluster ~= known_cluster then" => "if false then",
         "unexpected container";
-    with_a_reject_of_all_copies, seed 12:
+    with_a_reject_of_all_copies, seed 10:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";
     with_slots_taken_twice, seed 1:
         "pods_create", "not holders[p] and not taken[replica]" => "true",
         "nothing wants it";
-    with_void_slots_that_stay, seed 14:
+    with_void_slots_that_stay, seed 50:
         "slot_free", "(is_void or not is_there)" => "not is_there",
         "does not converge";
     with_kept_pods_of_an_old_generation, seed 3:
@@ -416,11 +426,11 @@ ablations! {
     with_an_assignment_that_reserves_nothing, seed 0:
         "assign", "reserve(node_key, #node.queue, node.reserved)" => "reserve(node_key, #node.queue, {})",
         "invariant 9";
-    with_a_stop_order_that_outlives_its_pod, seed 87:
+    with_a_stop_order_that_outlives_its_pod, seed 5:
         "drain",
         "end_stopped(node_key, stop_set, pod_key" => "end_stopped(node_key, 'no-such-set', pod_key",
         "does not converge";
-    with_a_name_that_the_newcomer_takes, seed 1:
+    with_a_name_that_the_newcomer_takes, seed 0:
         "register", "holder ~= holder_of(incarnation)" => "false",
         "takes the name of a worker";
     without_any_requeue, seed 1:
@@ -437,10 +447,10 @@ ablations! {
         "invariant 2";
     }
     Rules {
-    with_an_assignment_to_a_relabelled_node, seed 3:
+    with_an_assignment_to_a_relabelled_node, seed 5:
         "assign", "seen_labels ~= '' and" => "false and",
         "which lacks the label";
-    with_an_assignment_beside_one_that_was_not_counted, seed 30:
+    with_an_assignment_beside_one_that_was_not_counted, seed 35:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
         "rules: ";
     }
@@ -458,10 +468,10 @@ ablations! {
         "resources: ";
     }
     Outage {
-    with_a_death_by_a_scheduler_that_could_not_write, seed 16:
+    with_a_death_by_a_scheduler_that_could_not_write, seed 1:
         "declare_dead", ", tonumber(writable_ms), tonumber(calm_ms)" => "",
         "after Redis refused its write";
-    with_no_reset_after_a_mass_loss, seed 3:
+    with_no_reset_after_a_mass_loss, seed 6:
         "declare_dead", ", tonumber(calm_ms)" => "",
         "after a mass loss";
     }
@@ -471,7 +481,7 @@ ablations! {
         "does not converge";
     }
     StartFirst {
-    with_second_slots_that_inherit_nothing, seed 1:
+    with_second_slots_that_inherit_nothing, seed 0:
         "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
             => "do return redis.call('HDEL', slots, replica) == 1 end",
         "does not converge";
@@ -480,15 +490,15 @@ ablations! {
     with_pods_that_are_ready_when_they_run, seed 0:
         "ack", "if starting ~= '' then" => "if false then",
         "its check has never passed";
-    with_stops_of_pods_that_are_ready_by_now, seed 42:
+    with_stops_of_pods_that_are_ready_by_now, seed 0:
         "pods_stop", "(is_ready and spares_ready == '1')" => "false",
         "no other one of replica";
     }
     HandOver {
-    with_addresses_told_before_they_are_confirmed, seed 12:
+    with_addresses_told_before_they_are_confirmed, seed 5:
         "address", "return { 'OK', number, '' }" => "return { 'OK', number, '1' }",
         "is told as that of";
-    with_addresses_given_again_at_once, seed 3:
+    with_addresses_given_again_at_once, seed 1:
         "address", "return not since or NOW - past(since) >= ADDRESS_QUARANTINE_MS" => "return true",
         "is told as that of";
     }
