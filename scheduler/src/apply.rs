@@ -169,14 +169,17 @@ impl Executor<'_> {
         Ok(())
     }
 
+    /// A pod that a recovery has brought back meanwhile stays in flight, and is taken again.
     pub(crate) async fn reject_unknown_service(&self, payload: &Payload) -> Result<(), StoreError> {
+        if matches!(self.store.pod(&payload.id).await, Ok(Some(_))) {
+            return Ok(());
+        }
         let reason = format!(
             "pod {} has no record and does not belong to service {}: the service was deleted, or the payload \
              was pushed with a `spec` field; remove that field to start a pod without a service",
             payload.id, payload.name
         );
-        // Without its id: a record that a recovery has written meanwhile stays, and the pod is queued again.
-        self.reject(&InvalidPod { raw: payload.raw.clone(), id: None, reason }).await
+        self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
     }
 
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
