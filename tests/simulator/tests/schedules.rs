@@ -399,9 +399,6 @@ ablations! {
     without_the_pause_after_a_failover, seed 73:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
-    with_a_pause_that_knows_no_longer_fence, seed 120:
-        "claim", "math.max(tonumber(pause_ms), longest_fence)" => "tonumber(pause_ms)",
-        "invariant 5";
     with_writes_of_fenced_workers, seed 49:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
