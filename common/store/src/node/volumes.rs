@@ -43,10 +43,10 @@ pub enum BindVolumeOutcome {
     Removing,
 }
 
-/// After a change of the master this time must pass: nodes can be declared dead again then, and all live ones
-/// have registered again.
+/// After a change of the master this time must pass: all live nodes have registered again. One may have been
+/// away for nearly the dead time when the master changed, and for as long afterwards.
 fn settles_after_ms(dead_after: Duration) -> u64 {
-    dead_after.as_millis() as u64 * 3 / 2
+    dead_after.as_millis() as u64 * 2
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -211,15 +211,15 @@ local function has_conflict(of_pod)
   end
   return false
 end
--- A failover may also have lost that a node exists: live ones have registered again when nodes can be
--- declared dead again.
+-- A failover may also have lost that a node exists. One may have been away for nearly the dead time before
+-- it, and for as long afterwards: then all live ones have registered again.
 local unreported
 local is_to_settle = {}
 local function may_be_unreported(of_pod)
   for _, volume in ipairs(of_pod) do
     local record = volume.record
     if not record.is_certain then
-      if pause_left(1.5 * dead_after_ms) > 0 then return true end
+      if pause_left(2 * dead_after_ms) > 0 then return true end
       unreported = unreported or unreported_nodes(reports)
       if #unreported > 0 then return true end
       -- The next report of these nodes settles which copy it is.
