@@ -14,7 +14,7 @@ use model::pod::Refusal;
 use model::pod::payload::Payload;
 use pending::InvalidPod;
 use placement::Reason;
-use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
+use store::{AssignOutcome, Assignment, ParkOutcome, Parked, RejectedPod, Store, StoreError};
 
 use crate::metrics;
 
@@ -171,23 +171,26 @@ impl Executor<'_> {
 
     /// A pod that a recovery has brought back meanwhile stays in flight, and is taken again.
     pub(crate) async fn reject_unknown_service(&self, payload: &Payload) -> Result<(), StoreError> {
-        if matches!(self.store.pod(&payload.id).await, Ok(Some(_))) {
-            return Ok(());
-        }
         let reason = format!(
             "pod {} has no record and does not belong to service {}: the service was deleted, or the payload \
              was pushed with a `spec` field; remove that field to start a pod without a service",
             payload.id, payload.name
         );
-        self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
+        let pod = RejectedPod::WithoutRecord(&payload.id);
+        match self.store.reject_in_flight(self.id, &payload.raw, pod, &reason).await {
+            Err(error) if error.is_broken_key() => self.reject_broken(&payload.raw, &error).await,
+            result => result.map(drop),
+        }
     }
 
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
         match self.store.reject_in_flight(self.id, &pod.raw, pod.id.as_ref(), &pod.reason).await {
             // The pod's record may be the broken key.
-            Err(error) if pod.id.is_some() && error.is_broken_key() => {
-                self.store.reject_in_flight(self.id, &pod.raw, None, &pod.reason).await.map(drop)
-            }
+            Err(error) if pod.id.is_some() && error.is_broken_key() => self
+                .store
+                .reject_in_flight(self.id, &pod.raw, RejectedPod::Unreadable, &pod.reason)
+                .await
+                .map(drop),
             result => result.map(drop),
         }
     }

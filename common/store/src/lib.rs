@@ -58,7 +58,7 @@ pub use node::session::{
 pub use node::shared_directory::SharedDirectoryReport;
 pub use node::volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use pod::claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
-pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
+pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload, RejectedPod};
 pub use pod::decisions::StoredDecision;
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
 pub use pod::placed_services::{PlacedService, Sibling, WaitingPods};

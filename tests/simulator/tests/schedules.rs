@@ -405,6 +405,9 @@ ablations! {
     with_a_register_that_takes_workers_of_any_cluster, seed 13:
         "register", "if known_cluster ~= '' and cluster ~= known_cluster then" => "if false then",
         "unexpected container";
+    with_a_rejection_of_a_pod_that_was_recovered, seed 307:
+        "reject", "only_unknown == '1' and phase" => "false",
+        "does not converge";
     with_a_reject_of_all_copies, seed 10:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";

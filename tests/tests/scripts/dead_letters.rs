@@ -5,7 +5,7 @@ use kubeleet_tests::fixture::{Placed, pushed};
 use model::ids::PodId;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
-use store::{DeadLetterRequeue, EditedPayload, RequeueOutcome, WriteOutcome};
+use store::{DeadLetterRequeue, EditedPayload, RejectedPod, RequeueOutcome, WriteOutcome};
 
 use crate::{changing_nothing, checks};
 
@@ -68,6 +68,19 @@ async fn a_rejected_pod_fails_and_is_pending_again_after_a_requeue() {
         assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "sq"]).await, 1, "{phase}");
         assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
     }
+}
+
+#[tokio::test]
+async fn a_pod_that_was_unknown_and_has_a_record_by_now_is_not_rejected() {
+    let fixture = Fixture::new().await;
+    let Placed { record, payload, .. } = fixture.pod_in(Phase::Pending, "web", "w1").await;
+    fixture.store.take(&fixture.scheduler, 1).await.unwrap();
+    let pod = RejectedPod::WithoutRecord(&record.id);
+    let reject = || fixture.store.reject_in_flight(&fixture.scheduler, &payload.raw, pod, "unknown");
+    assert!(!changing_nothing(&fixture, reject()).await.unwrap(), "it stays in flight");
+    let () = fixture.redis.cli(&["DEL", &format!("pod:{}", record.id)]).await;
+    assert!(reject().await.unwrap());
+    assert_eq!(fixture.store.dead_letters(0, 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

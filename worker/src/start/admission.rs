@@ -8,7 +8,7 @@ use model::ids::ServiceName;
 use model::node::Resources;
 use model::pod::payload::Payload;
 use model::spec::{HostPorts, PodSpec};
-use store::{ClaimItem, ClaimReply, SessionResult, StoreError};
+use store::{ClaimItem, ClaimReply, RejectedPod, SessionResult, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::running::table::Admission;
@@ -68,7 +68,7 @@ pub(crate) async fn admit(
     for (raw, permit) in taken {
         match Payload::parse(raw.clone()) {
             Ok(payload) => parsed.push((raw, payload, permit)),
-            Err(invalid) => reject(context, &raw, None, &invalid.to_string()).await,
+            Err(invalid) => reject(context, &raw, RejectedPod::Unreadable, &invalid.to_string()).await,
         }
     }
     let specs = parsed.iter().filter_map(|(_, payload, _)| payload.spec.as_ref());
@@ -78,7 +78,7 @@ pub(crate) async fn admit(
         let Some(guard) = StartGuard::acquire(context, &payload) else { continue };
         match resolve(context, payload).await? {
             Ok(job) => admitted.push(AdmittedJob { job, guard, permit }),
-            Err(reason) => reject(context, &raw, Some(&guard.payload), &reason).await,
+            Err(reason) => reject(context, &raw, RejectedPod::Known(&guard.payload.id), &reason).await,
         }
     }
     Ok(admitted)
@@ -110,8 +110,7 @@ pub(crate) async fn claim<'a>(
     context.session.claim(&items, MAX_START_ATTEMPTS, context.worker.config.timing.fence_after).await
 }
 
-pub(crate) async fn reject(context: &SessionContext, raw: &Bytes, payload: Option<&Payload>, reason: &str) {
-    let pod = payload.map(|payload| &payload.id);
+pub(crate) async fn reject(context: &SessionContext, raw: &Bytes, pod: RejectedPod<'_>, reason: &str) {
     let node = &context.worker.node;
     tracing::warn!(%node, ?pod, reason, "payload rejected: moving it to the dead letters");
     measure::start("rejected");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use daemon::control_loop::{Loop, Next};
 use model::pod::payload::Payload;
-use store::{ClaimReply, StoreError, WorkQueue};
+use store::{ClaimReply, RejectedPod, StoreError, WorkQueue};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -218,7 +218,7 @@ async fn claim_one_by_one(
     }
     if let [broken] = batch.as_slice() {
         let reason = format!("its record in Redis cannot be used: {error}");
-        admission::reject(context, &broken.job.payload.raw, None, &reason).await;
+        admission::reject(context, &broken.job.payload.raw, RejectedPod::Unreadable, &reason).await;
         return Ok(());
     }
     for admitted in batch {

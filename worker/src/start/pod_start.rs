@@ -10,7 +10,7 @@ use daemon::backoff::Backoff;
 use engine::{Container, ContainerState, RuntimeError};
 use model::ids::AssignmentId;
 use model::spec::HostPorts;
-use store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
+use store::{Ack, AckItem, Claim, ClaimReply, PodRef, RejectedPod, StatusReport, WriteOutcome};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -52,6 +52,8 @@ enum StartPhase {
     /// The schedulers choose another node.
     GiveBack(AssignmentId, &'static str, String),
     Reject(String),
+    /// It has no record.
+    RejectUnknown(String),
 }
 
 enum Obstacle {
@@ -108,8 +110,10 @@ impl PodStart {
                     return context.wakeups.request_full_reconcile();
                 }
                 StartPhase::Reject(reason) => {
-                    let payload = &self.job.payload;
-                    return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
+                    return self.reject(RejectedPod::Known(&self.job.payload.id), &reason).await;
+                }
+                StartPhase::RejectUnknown(reason) => {
+                    return self.reject(RejectedPod::WithoutRecord(&self.job.payload.id), &reason).await;
                 }
                 // The payload stays in the in-flight list for the next session.
                 StartPhase::Claim
@@ -149,12 +153,16 @@ impl PodStart {
                  {node}",
                 attempt.saturating_sub(1)
             )),
-            Claim::UnknownService => StartPhase::Reject(
+            Claim::UnknownService => StartPhase::RejectUnknown(
                 "it names a specification of a service that does not know this pod: pods of a service are \
                  created by the API; to push a pod by hand, leave out `spec`"
                     .to_owned(),
             ),
         }
+    }
+
+    async fn reject(&self, pod: RejectedPod<'_>, reason: &str) {
+        admission::reject(&self.context, &self.job.payload.raw, pod, reason).await;
     }
 
     /// Only now: a stale copy of a payload is dropped, not rejected.

@@ -28,6 +28,23 @@ pub(crate) enum TakenBy<'a> {
     Scheduler(&'a SchedulerId),
 }
 
+/// The pod of a rejected payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectedPod<'a> {
+    /// Its payload does not say.
+    Unreadable,
+    /// It fails, if it is where the payload is.
+    Known(&'a PodId),
+    /// The reason is that it has no record. If it has one by now, nothing happens.
+    WithoutRecord(&'a PodId),
+}
+
+impl<'a> From<Option<&'a PodId>> for RejectedPod<'a> {
+    fn from(id: Option<&'a PodId>) -> Self {
+        id.map_or(Self::Unreadable, Self::Known)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct DeadLetterJson {
     queue: String,
@@ -137,9 +154,14 @@ impl Store {
         &self,
         taken_by: TakenBy<'_>,
         payload: &[u8],
-        id: Option<&PodId>,
+        pod: RejectedPod<'_>,
         reason: &str,
     ) -> Result<String, StoreError> {
+        let (id, only_unknown) = match pod {
+            RejectedPod::Unreadable => (None, false),
+            RejectedPod::Known(id) => (Some(id), false),
+            RejectedPod::WithoutRecord(id) => (Some(id), true),
+        };
         let (source, queue, node_key, session) = match taken_by {
             TakenBy::Worker(node, incarnation) => {
                 (keys::rq(node), keys::pq(node), keys::node(node), Some((node, incarnation)))
@@ -158,18 +180,20 @@ impl Store {
             uuid: id,
             node: session.map(|(node, _)| node),
             incarnation: session.map(|(_, incarnation)| incarnation),
+            only_unknown,
         };
         word("rejecting a payload", self.link.script(&reject.call()).await?)
     }
 
-    pub async fn reject_in_flight(
+    /// Returns false if it is not in flight, or has a record that it had not.
+    pub async fn reject_in_flight<'a>(
         &self,
         scheduler: &SchedulerId,
         payload: &[u8],
-        id: Option<&PodId>,
+        pod: impl Into<RejectedPod<'a>>,
         reason: &str,
     ) -> Result<bool, StoreError> {
-        Ok(self.reject(TakenBy::Scheduler(scheduler), payload, id, reason).await? == "OK")
+        Ok(self.reject(TakenBy::Scheduler(scheduler), payload, pod.into(), reason).await? == "OK")
     }
 
     /// Returns the newest first, at most 16 MiB but at least one.

@@ -2,6 +2,7 @@
 
 use crate::keys;
 use crate::node::session::{Fenced, Session, SessionResult};
+use crate::pod::dead_letters::{RejectedPod, TakenBy};
 use crate::reply::{unexpected, verdict, word};
 use crate::scripts::{Call, finish, give_back, lost, note_images, report};
 use model::ids::{AssignmentId, PodId, ServiceName, SpecId};
@@ -233,20 +234,20 @@ impl Session {
         }
     }
 
-    pub async fn reject(
+    pub async fn reject<'a>(
         &self,
         payload: &[u8],
-        id: Option<&PodId>,
+        pod: impl Into<RejectedPod<'a>>,
         reason: &str,
     ) -> SessionResult<WriteOutcome> {
         if payload.len() > GIANT {
             // It is not sent back. The script finds it by its size.
             return self.in_flight().await.map(|_| Ok(WriteOutcome::Done));
         }
-        let taken_by = crate::pod::dead_letters::TakenBy::Worker(&self.node, &self.incarnation);
-        match self.store.reject(taken_by, payload, id, reason).await?.as_str() {
+        let taken_by = TakenBy::Worker(&self.node, &self.incarnation);
+        match self.store.reject(taken_by, payload, pod.into(), reason).await?.as_str() {
             "OK" => Ok(Ok(WriteOutcome::Done)),
-            "GONE" => Ok(Ok(WriteOutcome::Stale)),
+            "GONE" | "KNOWN" => Ok(Ok(WriteOutcome::Stale)),
             "FENCED" => Ok(Err(Fenced::Dead)),
             other => Err(unexpected("rejecting a payload", other)),
         }

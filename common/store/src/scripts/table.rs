@@ -583,7 +583,7 @@ scripts! {
         run_by: [Worker, Scheduler],
         at_maxmemory: Allowed,
         keys: [source, dq, node_key, pod_key],
-        args: [queue, payload, dead_letter, reason, uuid, node, incarnation],
+        args: [queue, payload, dead_letter, reason, uuid, node, incarnation, only_unknown],
         moves: [Reject],
     }
     repair in recovery {
