@@ -305,7 +305,7 @@ pub(crate) async fn scale_service(
     if service.is_global() {
         return Err(global_not_scaled(&name));
     }
-    // Of what `check_service` judges only the number is new.
+    // Only the number of pods is new: `check_service` judged the rest.
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
     check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
     if options.dry_run {

@@ -17,7 +17,7 @@ pub struct BegunMove {
     pub to: NodeName,
 }
 
-/// Those that are planned stay. Returns how many begin: none if the service has changed since it was read.
+/// Planned moves stay. Returns the number of new ones: 0 if the service has changed since it was read.
 /// `until` is for moves that neither a drain nor a constraint asks for.
 pub async fn begin_moves(
     store: &Store,

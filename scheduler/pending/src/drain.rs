@@ -102,7 +102,7 @@ pub async fn plan_drain(
     plan(store, policy, profile, intake, records, Some(name)).await
 }
 
-/// Of pods on several nodes, which could stay as far as other pods are concerned.
+/// Plans where these pods go, which may be on several nodes. Other pods stay.
 pub async fn plan_leaving(
     store: &Store,
     policy: &PlacementPolicy,

@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
     free_ids: Option<Arc<BTreeMap<ResourceName, u64>>>,
 }
 
-/// Of a named resource: a pod needs more ids than are free.
+/// A named resource of which a pod needs more ids than are free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LackOfIds<'a> {
     pub(crate) name: &'a ResourceName,

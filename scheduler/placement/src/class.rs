@@ -89,7 +89,7 @@ impl Siblings {
         Self { by_cell: vec![0; cells], ..Self::default() }
     }
 
-    /// Those on nodes that are not known are counted, too.
+    /// Pods on unknown nodes count, too.
     pub(crate) fn set_in_cell(&mut self, cell: u32, count: u64) {
         self.by_cell[cell as usize] = count;
     }

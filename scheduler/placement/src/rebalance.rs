@@ -100,7 +100,7 @@ impl<'a> Balance<'a> {
         Self { snapshot: own, now, policy, pods, at, by_node, moved: 0, moves: Vec::new() }
     }
 
-    /// Of equally full ones the first by name.
+    /// Returns the fullest open node; ties go to the first name.
     fn fullest(&self, open: &BTreeSet<NodeName>) -> Option<NodeName> {
         let load =
             |name: &NodeName| self.snapshot.index_of(name).map(|index| self.snapshot.key_of(index).load);
@@ -110,7 +110,7 @@ impl<'a> Balance<'a> {
     /// Returns the pod that gains most, and its new node.
     fn best_move(&mut self, from: &NodeName) -> Option<(usize, NodeName)> {
         let of_node = self.by_node.get(from)?;
-        // Those that came last go on first: a pod that was here may stay.
+        // The pods that arrived last move first: an original pod may stay.
         let candidates: Vec<usize> = of_node.values().filter_map(|pods| pods.last().copied()).collect();
         let mut best: Option<(LoadScore, usize, NodeName)> = None;
         for pod in candidates {
@@ -141,7 +141,7 @@ impl<'a> Balance<'a> {
             return None;
         }
         let evaluator = Evaluator::new(&self.snapshot, self.now, self.policy, request);
-        // Where it would be refused today it stays: drains and constraints have moves of their own.
+        // A pod that its node would refuse today stays: drains and constraints have moves of their own.
         let load = |name| {
             let evaluation = evaluator.evaluate(self.snapshot.entry(name)?);
             evaluation.is_feasible().then_some(evaluation.load)

@@ -496,7 +496,7 @@ impl ReconcileLoop {
             let spec = service.spec_id.clone();
             let step = match (service.fields.job.clone(), service.state) {
                 (Some(policy), ServiceState::Active) => {
-                    self.take_job_step(service.clone(), &policy, &slots, observed, &back).await?
+                    self.take_job_step(&mut service, &policy, &slots, observed, &back).await?
                 }
                 // After the moves: a drain that is older than them must be seen.
                 _ if !service.moves.is_empty()
@@ -580,19 +580,19 @@ impl ReconcileLoop {
 
     async fn take_job_step(
         &self,
-        mut service: Service,
+        service: &mut Service,
         policy: &JobPolicy,
         slots: &[ReplicaSlot],
         observed: &ObservedState,
         back: &HeldBack,
     ) -> Result<PlannedStep, StoreError> {
         let mut indices = self.store.job_indices(&service.name).await?;
-        settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
-        let state = JobState { service: &service, policy, slots, indices: &indices, observed };
+        settle_job_times(&self.store, service, &mut indices, observed.now).await?;
+        let state = JobState { service, policy, slots, indices: &indices, observed };
         let mut plan = job::plan(&state);
         plan.start.retain(|index| !back.replicas.contains(index));
         let has_acted = !plan.is_complete();
-        let needs_another = has_acted && carry_out_job(&self.store, &service, &plan).await?;
+        let needs_another = has_acted && carry_out_job(&self.store, service, &plan).await?;
         let look_again_in = look_again_in(&plan, needs_another, observed.now);
         let look_again_in = [look_again_in, back.look_again_in].into_iter().flatten().min();
         let seen = SeenService { has_acted, look_again_in, ..SeenService::default() };

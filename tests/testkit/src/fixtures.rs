@@ -7,7 +7,7 @@ use std::time::Duration;
 use daemon::config::{Config, Serves, Sources};
 use model::ids::{HolderId, Incarnation, NodeName, PodId, PodName, ServiceName, SpecId};
 use model::node::timing::Timing;
-use model::node::{Node, NodeInfo, NodeKind, NodeState, ResourceIds, Resources};
+use model::node::{Node, NodeInfo, ResourceIds, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::service::{Service, ServiceState};
@@ -113,29 +113,8 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
 }
 
 pub fn node(name: &str, capacity: Resources) -> Node {
-    Node {
-        name: NodeName::new(name).unwrap(),
-        kind: NodeKind::Kubeleet,
-        state: NodeState::Alive,
-        incarnation: Some(Incarnation::random()),
-        beat: 0,
-        timing: None,
-        registered_at: 0,
-        created_at: 0,
-        cordoned: false,
-        drain: None,
-        engine_problem: None,
-        disk_problem: None,
-        problems: Vec::new(),
-        held_pods: Vec::new(),
-        shared_volumes: None,
-        facts: node_info(capacity),
-        used: Resources::default(),
-        host_ports: BTreeMap::new(),
-        given_ids: BTreeMap::new(),
-        labels_revision: 0,
-        psi: None,
-    }
+    let node = Node::new(NodeName::new(name).unwrap(), node_info(capacity), 0);
+    Node { incarnation: Some(Incarnation::random()), ..node }
 }
 
 pub fn claimant() -> Claimant<'static> {

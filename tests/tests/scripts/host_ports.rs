@@ -7,7 +7,8 @@ use model::ids::{AssignmentId, SchedulerId, ServiceName};
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::spec::HostPorts;
-use store::{AssignOutcome, Assignment, Claim, HolderCorrection, PodRef, WriteOutcome};
+use store::{AssignOutcome, Assignment, Claim, HolderCorrection, PodRef, StoreError, WriteOutcome};
+use tokio::task::JoinHandle;
 
 use crate::changing_nothing;
 
@@ -47,16 +48,24 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
         let store = fixture.store.clone();
         schedulers.push(tokio::spawn(async move { store.assign(&me, DEAD_AFTER, &assignments).await }));
     }
-    let mut assigned = 0;
-    for scheduler in schedulers {
-        let outcomes = scheduler.await.unwrap().unwrap();
-        assigned += outcomes.iter().filter(|outcome| **outcome == AssignOutcome::Assigned).count();
-    }
+    let assigned = count_assigned(schedulers).await;
     let mut wrong = wrong(fixture).await;
     if assigned != 1 {
         wrong.push(format!("{assigned} pods were assigned to one port"));
     }
     wrong
+}
+
+/// Returns how many pods the schedulers assigned together.
+pub(crate) async fn count_assigned(
+    schedulers: Vec<JoinHandle<Result<Vec<AssignOutcome>, StoreError>>>,
+) -> usize {
+    let mut assigned = 0;
+    for scheduler in schedulers {
+        let outcomes = scheduler.await.unwrap().unwrap();
+        assigned += outcomes.iter().filter(|outcome| **outcome == AssignOutcome::Assigned).count();
+    }
+    assigned
 }
 
 pub(crate) async fn many_drain_one_node_with_host_ports(fixture: &Fixture) -> Vec<String> {

@@ -9,6 +9,7 @@ use model::pod::payload::Payload;
 use store::recovery::{KnownState, plan};
 use store::{AssignOutcome, HolderCorrection};
 
+use crate::host_ports::count_assigned;
 use crate::recovery::{carry_out, save};
 
 async fn service(fixture: &Fixture, name: &str, replicas: u32, resources: serde_json::Value) {
@@ -47,11 +48,7 @@ pub(crate) async fn two_schedulers_want_two_ids(fixture: &Fixture) -> Vec<String
         let store = fixture.store.clone();
         schedulers.push(tokio::spawn(async move { store.assign(&me, DEAD_AFTER, &assignments).await }));
     }
-    let mut assigned = 0;
-    for scheduler in schedulers {
-        let outcomes = scheduler.await.unwrap().unwrap();
-        assigned += outcomes.iter().filter(|outcome| **outcome == AssignOutcome::Assigned).count();
-    }
+    let assigned = count_assigned(schedulers).await;
     let mut wrong = wrong(fixture).await;
     if assigned != 2 {
         wrong.push(format!("{assigned} pods were assigned to two ids"));

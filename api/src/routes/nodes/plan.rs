@@ -187,7 +187,7 @@ fn changes_of(
     Ok(changes)
 }
 
-/// Of a name or a selector. Those that are dead already are not lost again.
+/// Returns the node with this name, or the live nodes that the selector selects.
 fn lost_nodes(text: &str, state: &ClusterState) -> Result<Vec<NodeName>, String> {
     let live = state.nodes().iter().filter(|node| node.state == NodeState::Alive);
     let selector: LabelSelector = match text.parse::<NodeName>() {

@@ -154,7 +154,7 @@ fn disk(node: &NodeView) -> String {
     }
 }
 
-/// Of each named resource, the ids in use: `gpu 1/2`.
+/// Lists the ids in use of each named resource: `gpu 1/2`.
 fn resources(node: &NodeView) -> Vec<String> {
     let count =
         |(name, one): (&String, &NamedResourceView)| format!("{name} {}/{}", one.used.len(), one.ids.len());

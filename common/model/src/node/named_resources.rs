@@ -87,7 +87,7 @@ impl ResourceIds {
     }
 }
 
-/// Of an id in Redis: the field `id:gpu/0` of a node.
+/// Returns the name of an id in Redis, `gpu/0`: the node has it as the field `id:gpu/0`.
 pub fn key(name: &ResourceName, id: &ResourceId) -> String {
     format!("{name}/{id}")
 }

@@ -61,7 +61,7 @@ pub enum NodeKind {
     External,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// Of a read record, with those of an operator.
     pub labels: BTreeMap<String, String>,
@@ -107,6 +107,33 @@ impl NodeSettings {
 }
 
 impl Node {
+    /// An empty node that registers at this time, without a worker's session.
+    pub fn new(name: NodeName, facts: NodeInfo, now: RedisMillis) -> Self {
+        Self {
+            name,
+            kind: NodeKind::Kubeleet,
+            state: NodeState::Alive,
+            incarnation: None,
+            beat: now,
+            timing: None,
+            registered_at: now,
+            created_at: now,
+            cordoned: false,
+            drain: None,
+            engine_problem: None,
+            disk_problem: None,
+            problems: Vec::new(),
+            held_pods: Vec::new(),
+            facts,
+            shared_volumes: None,
+            used: Resources::default(),
+            host_ports: BTreeMap::new(),
+            given_ids: BTreeMap::new(),
+            labels_revision: 0,
+            psi: None,
+        }
+    }
+
     /// Its label `zone`, or "".
     pub fn zone(&self) -> &str {
         self.facts.labels.get("zone").map_or("", String::as_str)
@@ -124,7 +151,7 @@ impl Node {
         self.offered_ids().of(name).iter().filter(is_free)
     }
 
-    /// Of a pod that leaves; pods of one name are alike.
+    /// Frees the ids of a pod that leaves. Pods of one name are interchangeable.
     pub fn take_back_ids(&mut self, request: &NamedRequest, pod: &str) {
         for (name, count) in request.iter() {
             let is_its = |(key, holder): &(&String, &String)| {
@@ -136,7 +163,7 @@ impl Node {
         }
     }
 
-    /// As `assign` gives them to a pod.
+    /// Assigns free ids to a pod, as `assign` does.
     pub fn give_ids(&mut self, request: &NamedRequest, pod: &str) {
         for (name, count) in request.iter() {
             let given = self.free_ids(name).take(usize::try_from(count).unwrap_or(usize::MAX));

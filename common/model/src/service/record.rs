@@ -34,7 +34,7 @@ pub struct Service {
     /// Counts changes of the desired state.
     pub revision: u64,
     pub spec_id: SpecId,
-    /// Of a global service, one more than the highest number of its members: see
+    /// If the service is global, one more than the highest number of its members: see
     /// [`wanted_pods`](Self::wanted_pods).
     pub replicas: u32,
     pub fields: ServiceFields,
@@ -42,7 +42,7 @@ pub struct Service {
     pub schedule: CronProgress,
     pub rollout: RolloutMarks,
     pub moves: Moves,
-    /// Of a global service.
+    /// The nodes of a global service.
     pub members: Members,
     pub created_at: RedisMillis,
     pub updated_at: RedisMillis,

@@ -79,7 +79,7 @@ pub(super) fn violations(
     found
 }
 
-/// Of a global service: fields for a number of pods.
+/// Refuses fields about a number of pods for a global service.
 pub(super) fn global_violations(replicas: u32, fields: &ServiceFields, pod: &PodSpec) -> Vec<Violation> {
     if !pod.mode.is_global() {
         return Vec::new();

@@ -14,7 +14,7 @@ use crate::node::ResourceIds;
 use crate::node::named_resources::field_of_amount;
 use document::json_pointer;
 
-/// Of a pod, by resource. Stored as `{"gpu": 1}`.
+/// The named resources that a pod asks for. Stored as `{"gpu": 1}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct NamedRequest(BTreeMap<ResourceName, u64>);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use model::RedisMillis;
 use model::ids::{NodeName, PodId, PodName, ServiceName, SpecId, VolumeName};
 use model::node::mass_loss::{CircuitBreaker, SilentNodes};
-use model::node::{Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources};
+use model::node::{Node, NodeInfo, NodeSettings, NodeState, Resources};
 use model::pod::Refusal;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
@@ -118,7 +118,7 @@ impl Fork {
         Ok(())
     }
 
-    /// Those that fit nowhere wait on.
+    /// Pods that fit nowhere keep waiting.
     pub(super) fn place_waiting(&mut self) {
         let mut waiting: Vec<usize> = (0..self.pods.len()).filter(|pod| self.waits(*pod)).collect();
         waiting.sort_by_key(|pod| {
@@ -445,36 +445,7 @@ impl Fork {
 }
 
 fn new_node(name: NodeName, capacity: Resources, labels: BTreeMap<String, String>, now: RedisMillis) -> Node {
-    Node {
-        name,
-        kind: NodeKind::Kubeleet,
-        state: NodeState::Alive,
-        incarnation: None,
-        beat: now,
-        timing: None,
-        registered_at: now,
-        created_at: now,
-        cordoned: false,
-        drain: None,
-        engine_problem: None,
-        disk_problem: None,
-        problems: Vec::new(),
-        held_pods: Vec::new(),
-        facts: NodeInfo {
-            labels,
-            capacity,
-            reserved: Resources::default(),
-            runtime: String::new(),
-            engine_version: String::new(),
-            engine_id: String::new(),
-            version: String::new(),
-            settings: Some(NodeSettings { forms: FORM_WITH_RULES, ..NodeSettings::default() }),
-        },
-        shared_volumes: None,
-        used: Resources::default(),
-        host_ports: BTreeMap::new(),
-        given_ids: BTreeMap::new(),
-        labels_revision: 0,
-        psi: None,
-    }
+    let settings = NodeSettings { forms: FORM_WITH_RULES, ..NodeSettings::default() };
+    let facts = NodeInfo { labels, capacity, settings: Some(settings), ..NodeInfo::default() };
+    Node::new(name, facts, now)
 }

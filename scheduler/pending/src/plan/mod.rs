@@ -30,7 +30,7 @@ pub fn plan(
     changes: &[PlannedChange],
 ) -> Result<PlanOutcome, InvalidChange> {
     let mut fork = Fork::new(state, policy.clone(), profile);
-    // Those that wait are placed before anything changes, as a scheduler does.
+    // Waiting pods are placed first, as a scheduler does.
     fork.place_waiting();
     let before = fork.picture();
     for (index, change) in changes.iter().enumerate() {

@@ -221,36 +221,23 @@ impl StoredNode {
             resources,
         });
         let given = self.resource_ids(|(offered, free)| free.min(offered)..offered);
+        let facts = NodeInfo {
+            labels: self.labels.clone(),
+            capacity: Resources::from_array(self.has),
+            engine_id: self.engine_id.clone(),
+            settings,
+            ..NodeInfo::default()
+        };
         Node {
-            name: self.name.clone(),
             kind: self.kind,
             state: if self.is_dead { NodeState::Dead } else { NodeState::Alive },
-            incarnation: None,
-            beat: self.beat,
-            timing: None,
-            registered_at: 0,
-            created_at: 0,
             cordoned: self.cordoned,
-            drain: None,
             engine_problem: self.engine_problem.clone(),
             disk_problem: self.disk_problem.clone(),
-            problems: Vec::new(),
-            held_pods: Vec::new(),
-            facts: NodeInfo {
-                labels: self.labels.clone(),
-                capacity: Resources::from_array(self.has),
-                reserved: Resources::default(),
-                runtime: String::new(),
-                engine_version: String::new(),
-                engine_id: self.engine_id.clone(),
-                version: String::new(),
-                settings,
-            },
             shared_volumes: self.has_shared_directory.then_some(SharedVolumesState::Ready),
             used: Resources::from_array(self.used),
             host_ports: self.host_ports.clone(),
             given_ids: given.keys().map(|key| (key, String::new())).collect(),
-            labels_revision: 0,
             psi: self.psi.map(|[cpu_some, memory_some, memory_full, io_some, io_full]| Psi {
                 cpu_some: cpu_some.into(),
                 memory_some: memory_some.into(),
@@ -258,12 +245,13 @@ impl StoredNode {
                 io_some: io_some.into(),
                 io_full: io_full.into(),
             }),
+            ..Node::new(self.name.clone(), facts, self.beat)
         }
     }
 }
 
 impl StoredNode {
-    /// They stand for all ids: only their number decides.
+    /// Returns invented ids: only their number decides.
     fn resource_ids(&self, range: impl Fn((u64, u64)) -> Range<u64>) -> ResourceIds {
         let of_name = |(name, counts): (&ResourceName, &(u64, u64))| {
             range(*counts).map(|id| format!("{name}/{id}")).collect::<Vec<_>>()
