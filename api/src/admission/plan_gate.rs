@@ -1,4 +1,4 @@
-//! Lets one plan run at a time: each reads the whole cluster.
+//! Lets one plan run at a time, for a tenth of the time: each reads the whole cluster.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,17 +7,21 @@ use parking_lot::Mutex;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Between the beginnings of two plans: each reads the whole cluster.
-const PLAN_INTERVAL: Duration = Duration::from_secs(2);
+/// The rest after a plan, in times of what it took: a large cluster's costs Redis more.
+const REST: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// Lets one plan run at a time.
 #[derive(Default)]
 pub(crate) struct PlanGate {
-    begun: Option<Instant>,
     is_busy: bool,
+    /// The end of the rest after the last plan.
+    rested_at: Option<Instant>,
 }
 
-pub(crate) struct RunningPlan(Arc<Mutex<PlanGate>>);
+pub(crate) struct RunningPlan {
+    gate: Arc<Mutex<PlanGate>>,
+    begins_at: Instant,
+}
 
 impl RunningPlan {
     /// Also returns how long to wait first.
@@ -25,18 +29,25 @@ impl RunningPlan {
         let mut state = gate.lock();
         if state.is_busy {
             let detail =
-                format!("a plan reads the whole cluster: try again in {} s", PLAN_INTERVAL.as_secs());
+                format!("a plan reads the whole cluster: try again in {} s", LONGEST_REST.as_secs());
             return Err(ApiProblem::new(ProblemKind::PlanBusy, detail));
         }
-        let due = state.begun.map_or(now, |begun| now.max(begun + PLAN_INTERVAL));
-        *state = PlanGate { begun: Some(due), is_busy: true };
-        Ok((Self(Arc::clone(gate)), due - now))
+        state.is_busy = true;
+        let begins_at = state.rested_at.map_or(now, |rested_at| now.max(rested_at));
+        Ok((Self { gate: Arc::clone(gate), begins_at }, begins_at - now))
+    }
+
+    fn end(&self, now: Instant) {
+        let took = now.saturating_duration_since(self.begins_at);
+        let rest = (took * REST).min(LONGEST_REST);
+        *self.gate.lock() = PlanGate { is_busy: false, rested_at: Some(now + rest) };
     }
 }
 
+/// Also if the client goes away meanwhile.
 impl Drop for RunningPlan {
     fn drop(&mut self) {
-        self.0.lock().is_busy = false;
+        self.end(Instant::now());
     }
 }
 
@@ -46,15 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_plan_is_made_at_a_time_and_one_in_two_seconds() {
-        let (gate, start) = (Arc::default(), Instant::now());
+    fn one_plan_is_made_at_a_time_and_a_long_one_is_followed_by_a_long_rest() {
+        let start = Instant::now();
+        let gate: Arc<Mutex<PlanGate>> = Arc::default();
         let (first, wait) = RunningPlan::begin(&gate, start).unwrap();
         assert_eq!(wait, Duration::ZERO);
-        let later = start + 2 * PLAN_INTERVAL;
-        assert_eq!(RunningPlan::begin(&gate, later).err().unwrap().kind, ProblemKind::PlanBusy);
-        drop(first);
-        let wait = |now| RunningPlan::begin(&gate, now).unwrap().1;
-        assert_eq!(wait(start + PLAN_INTERVAL / 2), PLAN_INTERVAL / 2);
-        assert_eq!(wait(later), Duration::ZERO);
+        let hour = Duration::from_secs(3600);
+        assert_eq!(RunningPlan::begin(&gate, start + hour).err().unwrap().kind, ProblemKind::PlanBusy);
+        let second = Duration::from_secs(1);
+        for (took, rest) in [(second / 100, second / 100 * REST), (second * 30, LONGEST_REST)] {
+            first.end(start + took);
+            let (next, wait) = RunningPlan::begin(&gate, start + took).unwrap();
+            assert_eq!(wait, rest);
+            std::mem::forget(next);
+            first.end(start + took);
+            assert_eq!(RunningPlan::begin(&gate, start + took + rest).unwrap().1, Duration::ZERO);
+        }
     }
 }

@@ -8,9 +8,7 @@ use super::nodes::register;
 use super::{Answer, Api};
 use crate::admission::plan_gate::RunningPlan;
 
-/// As if the last one were long ago.
 async fn plan(api: &Api, changes: Value) -> Answer {
-    *api.app.plan_gate.lock() = Default::default();
     api.post("/plan", &json!({ "changes": changes }).to_string()).await
 }
 
@@ -28,7 +26,6 @@ async fn a_plan_shows_what_would_start_and_what_does_not_fit_and_changes_nothing
     assert_eq!((stuck.len(), stuck[0]["pod"]["uuid"].is_null()), (2, true));
     assert!(why.contains("TooManyPods"), "{why}");
     assert_eq!(planned["nodes"][0]["before"]["pods"], 2, "those that wait are placed first");
-    *api.app.plan_gate.lock() = Default::default();
     let running = RunningPlan::begin(&api.app.plan_gate, Instant::now()).unwrap();
     api.post("/plan", r#"{"changes":[]}"#).await.problem(429, "plan-busy");
     drop(running);

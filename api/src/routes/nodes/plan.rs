@@ -40,7 +40,7 @@ const REBALANCE_TIME: Duration = Duration::from_secs(3600);
 )), responses(
     (status = 200, description = "The effect of the changes", body = PlanView),
     (status = 422, description = "A change names no object, or is invalid; or the cluster is too large"),
-    (status = 429, description = "Another plan is being made, or was just now"),
+    (status = 429, description = "Another plan is being made"),
 ))]
 pub(crate) async fn plan_changes(
     State(app): State<AppState>,
@@ -73,7 +73,7 @@ pub(crate) async fn plan_changes(
 )), responses(
     (status = 200, description = "The moves that begin, and the nodes before and after", body = PlanView),
     (status = 422, description = "The number of moves is invalid, or the cluster is too large"),
-    (status = 429, description = "A plan is being made, or was just now"),
+    (status = 429, description = "A plan is being made"),
     (status = 507, description = "Redis is too full to add this"),
 ))]
 pub(crate) async fn rebalance_nodes(
