@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use daemon::clock::Clock;
 use model::ids::SchedulerId;
+use model::node::RebalancePolicy;
 use model::spec::PlacementProfile;
 use placement::PlacementPolicy;
 use store::Store;
@@ -24,6 +25,9 @@ pub(crate) struct SchedulerContext {
     pub(crate) external_worker_pods: u64,
     /// `None` for ever.
     pub(crate) volume_grace: Option<Duration>,
+    pub(crate) rebalance: RebalancePolicy,
+    /// In an hour.
+    pub(crate) rebalance_moves: usize,
     pub(crate) node_died: Arc<Notify>,
 }
 

@@ -14,6 +14,7 @@
 //! Tests: tests, reconcile::model, schedules
 
 mod apply;
+mod balance;
 mod context;
 mod cron;
 mod decision_log;
@@ -36,6 +37,7 @@ use daemon::clock::{BootClock, Clock};
 use daemon::config::Config;
 use daemon::control_loop::{Loop, run_loop};
 use model::ids::SchedulerId;
+use model::node::RebalancePolicy;
 use store::StoreError;
 use store::{LinkOptions, Store};
 use tokio::sync::Notify;
@@ -44,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use context::SchedulerContext;
 use loops::abandoned_volumes::AbandonedVolumeLoop;
+use loops::balance::BalanceLoop;
 use loops::confirm::ConfirmLoop;
 use loops::cron::CronLoop;
 use loops::declare_dead::DeclareDeadLoop;
@@ -106,6 +109,8 @@ pub async fn run_with_clock(
         profile: config.placement_profile,
         external_worker_pods: config.max_pods,
         volume_grace: config.volume_grace,
+        rebalance: config.rebalance,
+        rebalance_moves: config.rebalance_moves,
         node_died: Arc::new(Notify::new()),
     };
     run_context(context, shutdown).await
@@ -132,6 +137,9 @@ pub(crate) async fn run_context(
     loops.spawn(ObsoleteDeadLetterLoop::new(&context), &stop);
     if let Some(grace) = context.volume_grace {
         loops.spawn(AbandonedVolumeLoop::new(&context, grace), &stop);
+    }
+    if context.rebalance != RebalancePolicy::default() {
+        loops.spawn(BalanceLoop::new(&context), &stop);
     }
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(CronLoop::new(&context), &stop);

@@ -31,6 +31,10 @@ pub(crate) struct LoopTimings {
     pub(crate) full_pass_interval: Duration,
     /// 60 s; then a pod leaves a node that does not satisfy its service's constraints.
     pub(crate) violation_time: Duration,
+    /// 60 s after a node joined, the nodes are balanced.
+    pub(crate) calm_time: Duration,
+    /// 3 min; then pressure lasts.
+    pub(crate) pressure_time: Duration,
     /// 30 s; then a pod may have lost its payload.
     pub(crate) settle_time: Duration,
     /// 20 s, for reports of held pods.
@@ -62,6 +66,8 @@ impl LoopTimings {
             reclaim_after: dead_after.clamp(queue_block * 3, ms(20_000)),
             full_pass_interval: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
             violation_time: (dead_after * 3).clamp(ms(1_000), ms(60_000)),
+            calm_time: (dead_after * 3).clamp(ms(1_000), ms(60_000)),
+            pressure_time: (dead_after * 9).clamp(ms(3_000), ms(180_000)),
             settle_time: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
             lost_record_wait: dead_after.min((timing.heartbeat * 4).max(ms(20_000))),
             scan_interval: ms(500),

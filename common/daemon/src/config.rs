@@ -16,7 +16,7 @@ use model::ids::NodeName;
 use model::network::address_range::AddressRange;
 use model::node::host_access::HostAccess;
 use model::node::timing::Timing;
-use model::node::{ResourceIds, Resources};
+use model::node::{RebalancePolicy, ResourceIds, Resources};
 use model::spec::{Cpus, Memory, PlacementProfile};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
@@ -103,6 +103,9 @@ pub struct Config {
     pub volume_grace: Option<Duration> = s.value("KUBELEET_VOLUME_GRACE", "off", or_off(volume_grace)),
     /// Of pods whose service names none.
     pub placement_profile: PlacementProfile = s.value("KUBELEET_PLACEMENT_PROFILE", "default", parsed),
+    pub rebalance: RebalancePolicy = s.value("KUBELEET_REBALANCE", "off", parsed),
+    /// In an hour.
+    pub rebalance_moves: usize = s.value("KUBELEET_REBALANCE_MOVES", "60", at_most(10_000)),
     pub pod_wait: Duration = s.value("KUBELEET_POD_WAIT", "10s", duration),
     pub names: bool = s.value("KUBELEET_NAMES", "true", boolean),
     /// By default the metadata services of clouds: most of them, Azure, Alibaba, Oracle.

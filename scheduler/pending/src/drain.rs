@@ -199,6 +199,11 @@ async fn services_of(
     Ok(found.map(|service| (service.name.clone(), service)).collect())
 }
 
+/// Neither updated nor moved.
+pub(crate) fn is_calm(service: &Service) -> bool {
+    service.rollout.is_settled && service.moves.is_empty()
+}
+
 /// Why the service lets none of its pods go.
 pub(crate) fn stays(service: &Service) -> Option<String> {
     let (replicas, least) = (service.replicas as usize, service.fields.min_available?);

@@ -23,7 +23,7 @@ pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
 pub use needs::read_needs;
 pub use plan::{
-    ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, PlanOutcome, PlannedChange,
-    PlannedPod, StuckPod, plan,
+    ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, NodeSelection, PlanOutcome,
+    PlannedChange, PlannedPod, PressureKind, Relief, StuckPod, begin_planned_moves, plan,
 };
 pub use services::read_services;

@@ -3,6 +3,7 @@
 //! Tests: tests, scenarios::deaths, scenarios::mistakes
 
 pub(crate) mod abandoned_volumes;
+pub(crate) mod balance;
 pub(crate) mod confirm;
 pub(crate) mod cron;
 pub(crate) mod declare_dead;

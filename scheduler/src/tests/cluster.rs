@@ -9,7 +9,7 @@ use daemon::redis_url::RedisUrl;
 use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use model::network::ContainerNetwork;
 use model::node::timing::Timing;
-use model::node::{HeldPod, NodeInfo, NodeSettings, Resources};
+use model::node::{HeldPod, NodeInfo, NodeSettings, Psi, RebalancePolicy, Resources};
 use model::pod::PodRecord;
 use model::pod::payload::Payload;
 use model::service::Service;
@@ -83,6 +83,7 @@ pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
     held: Arc<AtomicUsize>,
+    pressure: Arc<Mutex<Option<Psi>>>,
     heartbeats: JoinHandle<()>,
 }
 
@@ -100,7 +101,11 @@ impl Cluster {
     }
 
     pub(super) fn scheduler(&self) -> Scheduler {
-        let context = self.context();
+        self.scheduler_with(RebalancePolicy::default())
+    }
+
+    pub(super) fn scheduler_with(&self, rebalance: RebalancePolicy) -> Scheduler {
+        let context = SchedulerContext { rebalance, ..self.context() };
         let id = context.id.clone();
         let stop = CancellationToken::new();
         let task = tokio::spawn(run_context(context, stop.clone()));
@@ -117,6 +122,8 @@ impl Cluster {
             profile: Default::default(),
             external_worker_pods: 100,
             volume_grace: None,
+            rebalance: RebalancePolicy::default(),
+            rebalance_moves: 60,
             node_died: Arc::default(),
         }
     }
@@ -144,13 +151,16 @@ impl Cluster {
         let shared = Arc::clone(&session);
         let store = self.store.clone();
         let own_name = name.clone();
+        let pressure: Arc<Mutex<Option<Psi>>> = Arc::default();
+        let shared_pressure = Arc::clone(&pressure);
         let held = Arc::new(AtomicUsize::new(0));
         let shared_held = held.clone();
         let heartbeats = tokio::spawn(async move {
             loop {
                 let current = shared.lock().clone();
                 let held = shared_held.load(Ordering::Relaxed);
-                if let Ok(Err(_fenced)) = current.heartbeat(None, None, held, &[]).await
+                let psi = *shared_pressure.lock();
+                if let Ok(Err(_fenced)) = current.heartbeat(psi.as_ref(), None, held, &[]).await
                     && let Some(next) = register(&store, &own_name, &facts, timing).await
                 {
                     *shared.lock() = next;
@@ -158,7 +168,7 @@ impl Cluster {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         });
-        FakeNode { name, session, held, heartbeats }
+        FakeNode { name, session, held, pressure, heartbeats }
     }
 
     /// With fewer `created` pods than replicas, the API is killed on the way.
@@ -237,6 +247,11 @@ impl FakeNode {
         self.session.lock().clone()
     }
 
+    /// From the next heartbeat on.
+    pub(super) fn wait_for_cpu(&self, cpu_some: f32) {
+        *self.pressure.lock() = Some(Psi { cpu_some, ..Psi::default() });
+    }
+
     pub(super) async fn hold(&self, pods: &[HeldPod]) {
         self.held.store(pods.len(), Ordering::Relaxed);
         self.session().report_held_pods(pods).await.unwrap().unwrap();
@@ -265,7 +280,8 @@ impl FakeNode {
         });
         let _outcomes = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
         let held = self.held.load(Ordering::Relaxed);
-        let Ok(reply) = session.heartbeat(None, None, held, &[]).await.unwrap() else { return };
+        let psi = *self.pressure.lock();
+        let Ok(reply) = session.heartbeat(psi.as_ref(), None, held, &[]).await.unwrap() else { return };
         for id in reply.stop {
             stop(&session, &id).await;
         }

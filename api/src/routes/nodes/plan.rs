@@ -1,6 +1,5 @@
 //! `/plan`: the effect of changes of the cluster, tried on a copy of it. `/rebalance` carries one out.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::{
@@ -9,15 +8,15 @@ use api_types::{
 };
 use axum::Json;
 use axum::extract::State;
-use model::ids::{NodeName, ServiceName};
-use model::node::{NodeState, Resources};
-use model::service::selector::LabelSelector;
-use model::spec::{MAX_REPLICAS, ServiceInput};
+use model::node::Resources;
+use model::service::selector::{InvalidSelector, LabelSelector};
+use model::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
 use pending::{
-    BegunMove, ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, PlanOutcome, PlannedChange,
-    PlannedPod, StuckPod, begin_moves,
+    ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeSelection, PlanOutcome, PlannedChange,
+    PlannedPod, StuckPod, begin_planned_moves,
 };
 use placement::PlacementPolicy;
+use serde_json::Value;
 
 use crate::admission::plan_gate::RunningPlan;
 use crate::http::body::JsonOrYaml;
@@ -49,15 +48,12 @@ pub(crate) async fn plan_changes(
     if input.changes.len() > MAX_CHANGES {
         return Err(invalid("/changes", &format!("a plan has at most {MAX_CHANGES} changes")));
     }
-    let (running, state) = read_cluster(&app).await?;
     let mut changes = Vec::new();
     for (index, change) in input.changes.iter().enumerate() {
-        let pointer = format!("/changes/{index}");
-        changes.extend(
-            changes_of(change, &state, &pointer)?.into_iter().map(|change| (pointer.clone(), change)),
-        );
+        changes.extend(changes_of(change, &format!("/changes/{index}"))?);
     }
     let (pointers, changes): (Vec<String>, Vec<PlannedChange>) = changes.into_iter().unzip();
+    let (running, state) = read_cluster(&app).await?;
     let planned = plan(&app, running, state, changes).await?;
     let outcome = planned.map_err(|refused| invalid(&pointers[refused.index], &refused.why))?;
     Ok(Json(view(outcome)))
@@ -86,25 +82,7 @@ pub(crate) async fn rebalance_nodes(
     let until = state.now() + REBALANCE_TIME.as_millis() as u64;
     let planned = plan(&app, running, state, vec![change]).await?;
     let mut outcome = planned.map_err(|refused| invalid("/max_moves", &refused.why))?;
-    let mut by_service: BTreeMap<ServiceName, Vec<BegunMove>> = BTreeMap::new();
-    for pod in &outcome.moves {
-        if let (Some(service), Some(id), Some(to)) = (&pod.service, &pod.id, &pod.to) {
-            let begun = BegunMove { replica: pod.replica, pod: id.clone(), to: to.clone() };
-            by_service.entry(service.clone()).or_default().push(begun);
-        }
-    }
-    for (name, moves) in by_service {
-        let begun = match app.store.service(&name).await? {
-            Some(service) => {
-                begin_moves(&app.store, &service, moves, Some(until), "the nodes are balanced").await?
-            }
-            None => 0,
-        };
-        if begun == 0 {
-            outcome.moves.retain(|pod| pod.service.as_ref() != Some(&name));
-            outcome.notes.push(format!("{name} was changed meanwhile: its pods stay, ask again for them"));
-        }
-    }
+    begin_planned_moves(&app.store, &mut outcome, until, "the nodes are balanced").await?;
     Ok(Json(view(outcome)))
 }
 
@@ -148,58 +126,47 @@ fn invalid(pointer: &str, why: &str) -> ApiProblem {
     ApiProblem::new(ProblemKind::InvalidPlan, format!("{pointer}: {why}")).at(pointer, why)
 }
 
-fn changes_of(
-    change: &PlanChange,
-    state: &ClusterState,
-    pointer: &str,
-) -> Result<Vec<PlannedChange>, ApiProblem> {
+/// Each with the place that a refusal names. Before the cluster is read: a mistake costs nothing.
+fn changes_of(change: &PlanChange, pointer: &str) -> Result<Vec<(String, PlannedChange)>, ApiProblem> {
     let PlanChange { drain, lose, add_node, scale, put, rebalance: max_moves } = change;
-    let mut changes: Vec<PlannedChange> = drain.clone().map(PlannedChange::Drain).into_iter().collect();
+    let mut changes = Vec::new();
+    let mut add = |pointer: &str, change| changes.push((pointer.to_owned(), change));
+    if let Some(node) = drain {
+        add(pointer, PlannedChange::Drain(node.clone()));
+    }
     if let Some(text) = lose {
-        let nodes = lost_nodes(text, state).map_err(|why| invalid(&format!("{pointer}/lose"), &why))?;
-        changes.push(PlannedChange::Lose(nodes));
+        let pointer = format!("{pointer}/lose");
+        let selector: LabelSelector =
+            text.parse().map_err(|why: InvalidSelector| invalid(&pointer, &why.to_string()))?;
+        add(&pointer, PlannedChange::LoseSelected(NodeSelection { text: text.clone(), selector }));
     }
     if let Some(new) = add_node {
         let new = new_nodes(new).map_err(|why| invalid(&format!("{pointer}/add_node"), &why))?;
-        changes.push(PlannedChange::AddNodes(new));
+        add(pointer, PlannedChange::AddNodes(new));
     }
     if scale.values().any(|replicas| *replicas > MAX_REPLICAS) {
         return Err(invalid(&format!("{pointer}/scale"), &format!("at most {MAX_REPLICAS} replicas")));
     }
     if !scale.is_empty() {
-        changes.push(PlannedChange::Scale(scale.clone()));
+        add(pointer, PlannedChange::Scale(scale.clone()));
     }
     if let Some(service) = put {
-        let pointer = format!("{pointer}/put");
-        let input = ServiceInput::from_value(service).map_err(|mistakes| {
-            let words: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            invalid(&pointer, &words.join("; "))
-        })?;
-        let desired = input.normalize().map_err(|violations| {
-            let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            invalid(&pointer, &words.join("; "))
-        })?;
-        changes.push(PlannedChange::Put(Box::new(desired)));
+        let desired = desired_service(service).map_err(|why| invalid(&format!("{pointer}/put"), &why))?;
+        add(pointer, PlannedChange::Put(Box::new(desired)));
     }
     if let Some(max_moves) = max_moves {
-        changes.push(rebalance(*max_moves).map_err(|why| invalid(&format!("{pointer}/rebalance"), &why))?);
+        let change = rebalance(*max_moves).map_err(|why| invalid(&format!("{pointer}/rebalance"), &why))?;
+        add(pointer, change);
     }
     Ok(changes)
 }
 
-/// Returns the node with this name, or the live nodes that the selector selects.
-fn lost_nodes(text: &str, state: &ClusterState) -> Result<Vec<NodeName>, String> {
-    let live = state.nodes().iter().filter(|node| node.state == NodeState::Alive);
-    let selector: LabelSelector = match text.parse::<NodeName>() {
-        Ok(name) if state.nodes().iter().any(|node| node.name == name) => return Ok(vec![name]),
-        _ => text.parse().map_err(|error: model::service::selector::InvalidSelector| error.to_string())?,
-    };
-    let matching = live.filter(|node| !selector.is_empty() && selector.matches(&node.facts.labels));
-    let names: Vec<NodeName> = matching.map(|node| node.name.clone()).collect();
-    if names.is_empty() {
-        return Err(format!("no live node has this name, or labels that satisfy {text:?}"));
+fn desired_service(service: &Value) -> Result<DesiredService, String> {
+    fn in_words(mistakes: &[impl ToString]) -> String {
+        mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
-    Ok(names)
+    let input = ServiceInput::from_value(service).map_err(|mistakes| in_words(&mistakes))?;
+    input.normalize().map_err(|violations| in_words(&violations))
 }
 
 fn new_nodes(new: &NewNodeInput) -> Result<NewNodes, String> {

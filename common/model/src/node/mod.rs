@@ -5,11 +5,13 @@ pub mod host_access;
 pub mod labels;
 pub mod mass_loss;
 pub mod named_resources;
+mod rebalance_policy;
 mod record;
 pub mod resources;
 pub mod timing;
 pub mod usage;
 
 pub use named_resources::ResourceIds;
+pub use rebalance_policy::RebalancePolicy;
 pub use record::{HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Psi, SharedVolumesState};
 pub use resources::{Resource, Resources};

@@ -12,6 +12,10 @@ use crate::node::Psi;
 pub struct Usage {
     /// Thousandths of a core, on average since the measurement before.
     pub cpu_millis: Option<u64>,
+    /// Thousandths of the time in which its CPU limit held it up.
+    pub cpu_throttled_millis: Option<u64>,
+    /// Bytes of memory that it may have.
+    pub memory_limit_bytes: Option<u64>,
     /// Bytes of memory without the file cache that the kernel can take back (the working set).
     pub memory_bytes: Option<u64>,
     /// Bytes read from block devices in a second.
@@ -31,6 +35,8 @@ impl Usage {
         };
         Usage {
             cpu_millis: add(self.cpu_millis, other.cpu_millis),
+            cpu_throttled_millis: add(self.cpu_throttled_millis, other.cpu_throttled_millis),
+            memory_limit_bytes: add(self.memory_limit_bytes, other.memory_limit_bytes),
             memory_bytes: add(self.memory_bytes, other.memory_bytes),
             read_bytes_per_second: add(self.read_bytes_per_second, other.read_bytes_per_second),
             write_bytes_per_second: add(self.write_bytes_per_second, other.write_bytes_per_second),
@@ -163,8 +169,8 @@ mod tests {
             cpu_millis: Some(11),
             memory_bytes: Some(7),
             read_bytes_per_second: Some(2),
-            write_bytes_per_second: None,
             psi: psi(3.0, 4.0),
+            ..Usage::default()
         };
         assert_eq!((a.plus(b), b.plus(a)), (sum, sum));
     }

@@ -16,7 +16,7 @@ use model::spec::{DesiredService, FORM_WITH_RULES, Kind, PlacementProfile};
 use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces, decide};
 use store::{PlacedService, Sibling, WaitingPods};
 
-use super::change::{NewNodes, PlannedChange};
+use super::change::{NewNodes, NodeSelection, PlannedChange};
 use super::state::{ClusterState, KnownPod};
 use crate::batches::{MIN_BATCH, group_by_node, next_batch_size};
 use crate::drain::{Place, decide_places, leave, leaves_before, stays};
@@ -43,7 +43,7 @@ pub(super) struct ForkedPod {
     pub(super) pod: PendingPod,
     pub(super) phase: Phase,
     pub(super) node: Option<NodeName>,
-    created_at: RedisMillis,
+    pub(super) created_at: RedisMillis,
     /// It ended, or was never created.
     pub(super) is_gone: bool,
     /// Why it waits, or stays on a node that is drained.
@@ -101,6 +101,10 @@ impl Fork {
                 self.drained.insert(node.clone());
             }
             PlannedChange::Lose(nodes) => self.lose(nodes)?,
+            PlannedChange::LoseSelected(selection) => {
+                let nodes = self.selected(selection)?;
+                self.lose(&nodes)?;
+            }
             PlannedChange::AddNodes(nodes) => self.add_nodes(nodes),
             PlannedChange::Scale(services) => {
                 for (service, replicas) in services {
@@ -109,6 +113,7 @@ impl Fork {
             }
             PlannedChange::Put(desired) => self.put(desired),
             PlannedChange::Rebalance { max_moves } => self.rebalance(*max_moves),
+            PlannedChange::Relieve(relief) => self.relieve(relief),
         }
         // A pod of a drained node that fitted nowhere goes as soon as it fits.
         for node in self.drained.clone() {
@@ -301,6 +306,23 @@ impl Fork {
             }
         }
         Ok(())
+    }
+
+    fn selected(&self, NodeSelection { text, selector }: &NodeSelection) -> Result<Vec<NodeName>, String> {
+        if let Ok(name) = text.parse::<NodeName>()
+            && self.snapshot.get(&name).is_some()
+        {
+            return Ok(vec![name]);
+        }
+        let is_selected = |node: &&Node| {
+            node.state == NodeState::Alive && !selector.is_empty() && selector.matches(&node.facts.labels)
+        };
+        let selected = self.snapshot.nodes().filter(is_selected);
+        let names: Vec<NodeName> = selected.map(|node| node.name.clone()).collect();
+        if names.is_empty() {
+            return Err(format!("no live node has this name, or labels that satisfy {text:?}"));
+        }
+        Ok(names)
     }
 
     /// In the order in which [`drain_step`](store::Store::drain_step) puts them before the queue.

@@ -6,6 +6,7 @@
 //!
 //! Tests: plan::tests, scheduler::tests::planning
 
+mod begin;
 mod change;
 mod fork;
 mod outcome;
@@ -17,7 +18,8 @@ mod tests;
 use model::spec::PlacementProfile;
 use placement::PlacementPolicy;
 
-pub use change::{InvalidChange, NewNodes, PlannedChange};
+pub use begin::begin_planned_moves;
+pub use change::{InvalidChange, NewNodes, NodeSelection, PlannedChange, PressureKind, Relief};
 use fork::Fork;
 pub use outcome::{NodeChange, PlanOutcome, PlannedPod, StuckPod};
 pub use state::{ClusterState, MAX_PLANNED_PODS};

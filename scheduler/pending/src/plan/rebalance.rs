@@ -1,45 +1,92 @@
-//! Balances the nodes of a fork: which pods move, so that a node that joined gets its share.
+//! Balances the nodes of a fork: which pods move, so that a node that joined gets its share; and which one
+//! leaves a node under pressure.
 //!
 //! Tests: plan::tests, placement::tests::rebalance, scheduler::tests::rebalancing
 
 use std::collections::HashMap;
 
-use model::ids::NodeName;
+use model::ids::{NodeName, PodId};
 use model::node::NodeState;
 use model::pod::lifecycle::Phase;
 use model::service::ServiceState;
 use model::spec::PlacementProfile;
-use placement::{PlacedPods, RunningPod, rebalance};
+use placement::{Outcome, PlacedPods, RunningPod, decide, rebalance};
 
+use super::change::{PressureKind, Relief};
 use super::fork::Fork;
-use crate::drain::stays;
+use crate::drain::{is_calm, stays};
 use crate::intake::PendingPod;
 
+/// A pod that may move, and its index.
+struct MovablePod {
+    index: usize,
+    pod: PendingPod,
+    node: NodeName,
+}
+
 impl Fork {
-    /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
-    /// those of services that are updated, moved, or let none go.
     pub(super) fn rebalance(&mut self, max_moves: usize) {
-        let movable: Vec<usize> = (0..self.pods.len()).filter(|pod| self.may_move(*pod)).collect();
-        let mut pods: Vec<PendingPod> = movable.iter().map(|pod| self.located(*pod)).collect();
-        self.set_services(&mut pods);
+        let movable = self.movable(0..self.pods.len());
         let placed = self.all_placed();
         self.snapshot.set_placed(placed);
-        let (mut indices, mut running) = (Vec::new(), Vec::new());
-        for (index, pod) in movable.into_iter().zip(pods) {
-            let requirements = &pod.request.requirements;
-            let has_data = requirements.volumes.as_ref().is_some_and(|volumes| !volumes.bound.is_empty());
-            let is_default = requirements.profile == PlacementProfile::Default;
-            if let Some(node) = self.pods[index].node.clone().filter(|_| is_default && !has_data) {
-                running.push(RunningPod { request: pod.request.clone(), node });
-                indices.push((index, pod));
-            }
-        }
+        let running: Vec<RunningPod> = movable
+            .iter()
+            .map(|MovablePod { pod, node, .. }| RunningPod {
+                request: pod.request.clone(),
+                node: node.clone(),
+            })
+            .collect();
         let moves = rebalance(&self.snapshot, self.now, &self.policy, &running, max_moves);
         for one in moves {
-            let (index, pod) = &indices[one.pod];
+            let MovablePod { index, pod, .. } = &movable[one.pod];
             self.take_out(*index);
             self.assign(*index, pod.clone(), &one.to);
         }
+    }
+
+    /// The new node has less of this pressure by as much as is too much.
+    pub(super) fn relieve(&mut self, Relief { kind, pods, min_age }: &Relief) {
+        let of_id = |id: &PodId| (0..self.pods.len()).find(|index| self.pods[*index].pod.payload.id == *id);
+        let youngest = self.now.saturating_sub(min_age.as_millis() as u64);
+        let mut indices: Vec<usize> = pods.iter().filter_map(of_id).collect();
+        indices.retain(|index| self.pods[*index].created_at <= youngest);
+        for MovablePod { index, mut pod, node } in self.movable(indices.into_iter()) {
+            let placed = self.set_services(std::slice::from_mut(&mut pod));
+            self.snapshot.set_placed(placed);
+            let phase = self.pods[index].phase;
+            self.take_out(index);
+            let decisions = decide(&self.snapshot, self.now, &self.policy, std::slice::from_ref(&pod));
+            let to = decisions.into_iter().find_map(|decision| match decision.outcome {
+                Outcome::Place(target) => Some(target.name.clone()),
+                Outcome::Unschedulable { .. } => None,
+            });
+            if let Some(to) = to.filter(|to| self.is_relief(*kind, &node, to)) {
+                return self.assign(index, pod, &to);
+            }
+            self.assign(index, pod, &node);
+            self.pods[index].phase = phase;
+        }
+    }
+
+    fn is_relief(&self, kind: PressureKind, from: &NodeName, to: &NodeName) -> bool {
+        let of = |name| self.snapshot.get(name).and_then(|node| node.psi).map(|psi| kind.of(&psi));
+        from != to && of(from).zip(of(to)).is_some_and(|(from, to)| from - to >= PressureKind::MUCH)
+    }
+
+    /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
+    /// those of services that are updated, moved, or let none go.
+    fn movable(&self, pods: impl Iterator<Item = usize>) -> Vec<MovablePod> {
+        let indices: Vec<usize> = pods.filter(|pod| self.may_move(*pod)).collect();
+        let mut pods: Vec<PendingPod> = indices.iter().map(|pod| self.located(*pod)).collect();
+        self.set_services(&mut pods);
+        let movable = indices.into_iter().zip(pods).filter_map(|(index, pod)| {
+            let requirements = &pod.request.requirements;
+            let has_data = requirements.volumes.as_ref().is_some_and(|volumes| !volumes.bound.is_empty());
+            let is_default = requirements.profile == PlacementProfile::Default;
+            let node = self.pods[index].node.clone().filter(|_| is_default && !has_data)?;
+            Some(MovablePod { index, pod, node })
+        });
+        movable.collect()
     }
 
     fn may_move(&self, pod: usize) -> bool {
@@ -48,18 +95,17 @@ impl Fork {
             self.snapshot.get(node).is_some_and(|node| node.state == NodeState::Alive && !node.cordoned)
         };
         let service = forked.pod.payload.service().and_then(|name| self.services.get(&name));
-        let is_calm = service.is_some_and(|service| {
+        let is_free = service.is_some_and(|service| {
             service.kind().is_service()
                 && service.state == ServiceState::Active
-                && service.rollout.is_settled
-                && service.moves.is_empty()
+                && is_calm(service)
                 && stays(service).is_none()
         });
         forked.phase == Phase::Running
             && !forked.is_gone
             && forked.pod.request.ordinal.is_none()
             && !forked.pod.is_global()
-            && is_calm
+            && is_free
             && forked.node.as_ref().is_some_and(is_here)
     }
 

@@ -13,6 +13,7 @@ use model::service::Service;
 use model::service::volume::Volume;
 use store::{Store, StoreError};
 
+use crate::drain::is_calm;
 use crate::intake::{Intake, PendingPod};
 use crate::needs::most_frequent_of;
 
@@ -113,6 +114,11 @@ impl ClusterState {
 
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// No service is being updated, or has pods that move.
+    pub fn is_calm(&self) -> bool {
+        self.services.values().all(is_calm)
     }
 
     pub fn service(&self, name: &ServiceName) -> Option<&Service> {

@@ -328,7 +328,7 @@ impl Runtime for SimRuntime {
                 memory_bytes: Some((number + 1) << 20),
                 read_bytes: Some(0),
                 write_bytes: Some(seconds * number / 1000),
-                psi: None,
+                ..Counters::default()
             })
         };
         Box::pin(std::future::ready(handles.iter().map(of_one).collect()))

@@ -57,6 +57,9 @@ fn version_2(group: &Path, cpu: &str) -> Counters {
     let io = text(group, "io.stat").unwrap_or_default();
     Counters {
         cpu_micros: field(cpu, "usage_usec"),
+        throttled_micros: field(cpu, "throttled_usec"),
+        // "max" is none.
+        memory_limit_bytes: text(group, "memory.max").and_then(|limit| limit.trim().parse().ok()),
         memory_bytes: working_set(group, "memory.current", "inactive_file"),
         read_bytes: Some(sum_of(&io, "rbytes=")),
         write_bytes: Some(sum_of(&io, "wbytes=")),
@@ -78,6 +81,7 @@ fn version_1(root: &Path, group: &str) -> Option<Counters> {
         write_bytes: Some(sum_of(&io, "Write ")),
         // With both versions mounted, pressure is in the second one.
         psi: pressure(&of("unified")),
+        ..Counters::default()
     })
 }
 
@@ -143,8 +147,9 @@ mod tests {
             write(
                 root.path(),
                 &[
-                    (&file("cpu.stat"), "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n"),
+                    (&file("cpu.stat"), "usage_usec 1500000\nuser_usec 1000000\nthrottled_usec 250\n"),
                     (&file("memory.current"), "1000\n"),
+                    (&file("memory.max"), "4096\n"),
                     (&file("memory.stat"), "anon 5\nfile 7\ninactive_file 300\nactive_file 1\n"),
                     (&file("io.stat"), "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=5 wbytes=7\n\n"),
                     (&file("cpu.pressure"), pressure),
@@ -154,6 +159,8 @@ mod tests {
             );
             let expected = Counters {
                 cpu_micros: Some(1_500_000),
+                throttled_micros: Some(250),
+                memory_limit_bytes: Some(4096),
                 memory_bytes: Some(700),
                 read_bytes: Some(15),
                 write_bytes: Some(27),
@@ -191,7 +198,7 @@ mod tests {
             memory_bytes: Some(600),
             read_bytes: Some(11),
             write_bytes: Some(20),
-            psi: None,
+            ..Counters::default()
         };
         assert_eq!(groups.read(ID), Some(expected));
     }

@@ -6,6 +6,9 @@ use model::node::Psi;
 pub struct Counters {
     /// Microseconds of CPU time.
     pub cpu_micros: Option<u64>,
+    /// For which its CPU limit held it up.
+    pub throttled_micros: Option<u64>,
+    pub memory_limit_bytes: Option<u64>,
     /// In bytes, without the reclaimable file cache.
     pub memory_bytes: Option<u64>,
     pub read_bytes: Option<u64>,

@@ -14,6 +14,8 @@ pub(crate) fn between(before: Option<&Counters>, now: &Counters, span: Duration)
     Usage {
         // Microseconds in a second are millionths of a core.
         cpu_millis: rate(|counters| counters.cpu_micros, 0.001),
+        cpu_throttled_millis: rate(|counters| counters.throttled_micros, 0.001),
+        memory_limit_bytes: now.memory_limit_bytes,
         memory_bytes: now.memory_bytes,
         read_bytes_per_second: rate(|counters| counters.read_bytes, 1.0),
         write_bytes_per_second: rate(|counters| counters.write_bytes, 1.0),
