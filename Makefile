@@ -8,6 +8,8 @@ PROFILE ?= release
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 # The one binary that run, ha, images and sample-image use.
 KUBELEET = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/kubeleet
+# What is shipped and measured takes several times as long to build.
+bench dist: PROFILE := $(if $(filter release,$(PROFILE)),dist,$(PROFILE))
 # In the dev profile everything is built at once, tests and benches included: one set of features, so that no
 # crate is compiled twice for different targets of this file.
 ONE_BUILD = $(filter dev,$(PROFILE))
@@ -84,7 +86,15 @@ check-api:           ## the API against its own description, a generated client,
 	$(MAKE) --no-print-directory build PROFILE=dev
 	KUBELEET=$(TARGET_DIR)/debug/kubeleet scripts/check-api
 
-.PHONY: images sample-image ha ha-down
+.PHONY: dist package-check images sample-image ha ha-down
+
+dist:                ## what people install, in target/dist-files: archive, Debian package, image, SBOM, install.sh
+	@scripts/install build python
+	$(if $(ONE_BUILD),$(BUILD))
+	$(if $(ONE_BUILD),KUBELEET_BINARY=$(KUBELEET)) PROFILE=$(PROFILE) scripts/dist $(ARGS)
+
+package-check: dist  ## the package on a machine with systemd: install, upgrade and go back with pods, purge
+	scripts/package-check
 
 images: build        ## kubeleet's image and one of Redis, made without any registry
 	KUBELEET_BINARY=$(KUBELEET) scripts/images
