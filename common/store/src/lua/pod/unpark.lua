@@ -46,15 +46,18 @@ if class_count == 0 then
   for _, uuid in ipairs(future) do due[#due + 1] = uuid end
   local has_gone = {}
   for _, uuid in ipairs(due) do
-    local class = string.match(redis.call('HGET', uq_class, uuid) or '', '^%S+')
-    local first = class and not has_gone[class] and first_of(class)
-    if class and (has_gone[class] or (first and first ~= uuid)) then
+    local entry = redis.call('HGET', uq_class, uuid)
+    local is_listed = entry and redis.call('ZSCORE', uq_by_class, entry .. ' ' .. uuid)
+    local class = is_listed and match_short(entry, '^%S+')
+    if not class then
+      queue(uuid)
+    elseif has_gone[class] or first_of(class) ~= uuid then
       wait_again(uuid)
     else
+      has_gone[class] = true
       queue(uuid)
-      local next_one = class and first_of(class)
+      local next_one = first_of(class)
       if next_one then wait_again(next_one) end
-      if class then has_gone[class] = true end
     end
   end
 end
