@@ -145,7 +145,8 @@ impl Executor<'_> {
         Err(error)
     }
 
-    /// `seen_freed` is that of the nodes' view, or `None` to park the pods whatever has happened to the nodes.
+    /// `seen_freed` is that of the nodes' view, or `None` to park the pods whatever has happened to the
+    /// nodes.
     ///
     /// After an error, some may have been recorded.
     pub(crate) async fn park(

@@ -1,7 +1,9 @@
 //! The classes of pods that fit no node, and which of them fit by now.
 //!
-//! Pods of one class fit the same nodes, whatever happens to nodes and services: one that fits speaks for all.
-//! So a service that may change by itself what its pods need has classes of its own.
+//! Pods of one class fit the same nodes, whatever happens to nodes and services: one that fits speaks for
+//! all. So the pods of a service that may change for itself what they need are of other classes.
+//!
+//! Tests: beside the code, scheduler::tests::waking
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -77,4 +79,72 @@ pub async fn fitting_classes<'a>(
     let fitting = fitting.map(|((_, class), count)| (class.class.as_str(), count));
     let outdated = outdated.iter().map(|(_, class)| (class.class.as_str(), class.pods.min(max)));
     Ok(fitting.chain(outdated).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use model::ids::{NodeName, SpecId};
+    use model::pod::payload::Payload;
+    use model::spec::ServiceInput;
+    use placement::{NodeRules, Target};
+    use serde_json::json;
+
+    use super::*;
+    use crate::intake::pending_pod;
+
+    fn pod(service: &str, replica: u32, mut input: serde_json::Value) -> PendingPod {
+        (input["name"], input["image"]) = (service.into(), "nginx".into());
+        let spec = ServiceInput::from_value(&input).unwrap().normalize().unwrap().pod;
+        let (id, spec_id) = (format!("{service}-{replica}").parse().unwrap(), SpecId::random());
+        let name = service.parse().unwrap();
+        let payload = Payload::for_service(name, id, "nginx", replica, spec_id);
+        pending_pod(payload, &spec, Some(service.parse().unwrap()))
+    }
+
+    #[test]
+    fn pods_have_one_class_if_nothing_can_make_one_fit_and_not_the_other() {
+        let memory = |mebibytes: u64| json!({"memory": format!("{mebibytes}MiB")});
+        let plain = |service, replica| pod(service, replica, memory(50));
+        let with = |service, change: fn(&mut PendingPod)| {
+            let mut pod = plain(service, 0);
+            change(&mut pod);
+            pod
+        };
+        let ruled: fn(&mut PendingPod) = |pod| {
+            let constraints = vec!["disk == ssd".parse().unwrap()];
+            let rules = NodeRules { constraints, ..NodeRules::default() };
+            pod.request.requirements.rules = Some(Arc::new(rules));
+        };
+        let profiled: fn(&mut PendingPod) = |pod| pod.request.requirements.profile = PlacementProfile::Greedy;
+        let planned: fn(&mut PendingPod) =
+            |pod| pod.request.target = Some(Target::Planned(NodeName::new("a").unwrap()));
+        let global: fn(&mut PendingPod) = |pod| pod.request.target = Some(Target::Nowhere);
+        assert_eq!(class_of(&plain("web", 0)), class_of(&plain("db", 7)));
+        assert_eq!(class_of(&plain("web", 0)), class_of(&with("web", planned)));
+        assert_eq!(class_of(&with("web", ruled)), class_of(&with("web", ruled)));
+        let stateful = json!({"memory": "50MiB", "stateful": true});
+        let volume = json!({"memory": "50MiB", "volumes": ["data:/data"]});
+        let different = [
+            plain("web", 0),
+            pod("web", 0, memory(60)),
+            pod("web", 0, json!({"memory": "50MiB", "cpus": 1})),
+            with("web", ruled),
+            with("db", ruled),
+            with("web", profiled),
+            with("db", profiled),
+            with("web", global),
+            pod("web", 0, stateful.clone()),
+            pod("web", 1, stateful),
+            pod("web", 0, volume.clone()),
+            pod("web", 1, volume),
+        ];
+        let classes: BTreeSet<String> = different.iter().map(class_of).collect();
+        assert_eq!(classes.len(), different.len(), "{classes:?}");
+        assert!(classes.iter().all(|class| !class.contains(' ') && class.len() == 16));
+    }
 }

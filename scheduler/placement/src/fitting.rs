@@ -49,3 +49,37 @@ fn place(
     }
     placed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Weights;
+    use crate::testing::{NOW, node, pod};
+
+    fn count(slots: &[u64], classes: &[(u64, usize)], max: usize) -> Vec<usize> {
+        let mut snapshot = ClusterSnapshot::new(Weights::default());
+        for (index, slots) in slots.iter().enumerate() {
+            snapshot.upsert(node(&format!("w{index}")).pods(0, *slots).cpu(0, 4_000).build());
+        }
+        let pods: Vec<_> =
+            classes.iter().enumerate().map(|(id, (cpu, count))| (pod(id, *cpu, 0), *count)).collect();
+        let classes: Vec<_> = pods.iter().map(|(pod, count)| (pod, *count)).collect();
+        count_fitting(&snapshot, NOW, &PlacementPolicy::default(), &classes, max)
+    }
+
+    #[test]
+    fn as_many_pods_are_counted_as_fit_together_and_some_of_each_class() {
+        for (slots, classes, max, expected) in [
+            (&[][..], &[(1, 5)][..], 10, &[0][..]),
+            (&[4], &[(5_000, 10_000), (1_000, 3)], 10, &[0, 3]),
+            (&[4], &[(2_000, 10_000), (1_000, 3)], 10, &[1, 2]),
+            (&[3, 3], &[(1, 10_000), (2, 1), (3, 2)], 100, &[4, 1, 1]),
+            (&[2], &[(1, 5), (2, 5), (3, 5)], 100, &[1, 1, 0]),
+            // No more than `max`, beside one of each.
+            (&[100], &[(1, 90), (1, 90)], 10, &[6, 6]),
+            (&[100], &[(1, 90), (1, 90), (1, 1)], 1, &[1, 1, 1]),
+        ] {
+            assert_eq!(count(slots, classes, max), expected, "{slots:?} {classes:?} {max}");
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! Classes are woken, not pods: when room has appeared, and every five seconds, one scheduler looks how many
 //! pods of each class fit, with the code that decides, and returns just these. Pods without a class wait for
-//! their backoff. Beneath, the oldest pod of each class is decided about once a minute, whatever a look says
-//! and whoever looks.
+//! their backoff. Beneath, any scheduler has the oldest pod of each class decided about once a minute,
+//! whatever a look says.
 //!
 //! Tests: tests::waking, scripts::unschedulable, schedules
 
@@ -24,7 +24,7 @@ use crate::view::ClusterView;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Of two looks, if nobody has said that room appeared.
+/// From one look to the next without a hint.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Looks take at most a tenth of the time.
 const REST_PER_LOOK: u32 = 9;
@@ -41,7 +41,7 @@ pub(crate) struct UnschedulableLoop {
     lease: LoopLease,
     hints: Subscription,
     is_woken: bool,
-    /// Of all schedulers that looked.
+    /// Before the last look, by whichever scheduler.
     seen_freed: Option<u64>,
     looked_at: Option<Instant>,
     look_time: Duration,

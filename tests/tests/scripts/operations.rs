@@ -544,7 +544,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
         }
         "unschedulable_classes" => {
             store.park(&me, &[parked(&payload)]).await.unwrap();
-            let () = fixture.redis.cli(&["ZADD", "uq:by_class", "0", "a 1 nobody"]).await;
+            let () = fixture.redis.cli(&["ZADD", "uq:by_class", "0", "a 1 no-pod"]).await;
             operation!(Some(id), [store] store.unschedulable_classes("", 10))
         }
         "scheduler_beat" => {

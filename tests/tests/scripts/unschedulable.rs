@@ -188,7 +188,7 @@ async fn without_one_of_their_keys_pods_wait_for_a_minute_at_most() {
 async fn entries_of_other_programs_are_removed() {
     let fixture = Fixture::new().await;
     park(&fixture, &["b"]).await;
-    for entry in ["a", "a 1 nobody", "b x y", &"long".repeat(1_000)] {
+    for entry in ["a", "a 1 no-pod", "b x y", &"long".repeat(1_000)] {
         let () = fixture.redis.cli(&["ZADD", "uq:by_class", "0", entry]).await;
     }
     assert_eq!(classes(&fixture).await, [class("b", 2, 0)]);

@@ -1,7 +1,7 @@
 //! Pods, from their queue to their end, and requests about them.
 //!
-//! `scheduling` and `unschedulable` are for schedulers, `claims` and `pod_reports` for workers, `reconciling` for the reconcile
-//! loop, the rest for people and other programs.
+//! `scheduling` and `unschedulable` are for schedulers, `claims` and `pod_reports` for workers, `reconciling`
+//! for the reconcile loop, the rest for people and other programs.
 //!
 //! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
 //! scripts::dead_letters, scripts::every_operation
