@@ -93,7 +93,7 @@ keys! {
     aside(str) = "broken:";
 }
 
-pub(crate) const CLUSTER_WIDE: [&str; 34] = [
+pub(crate) const CLUSTER_WIDE: [&str; 36] = [
     EVENTS,
     DECISIONS,
     META,
@@ -102,6 +102,8 @@ pub(crate) const CLUSTER_WIDE: [&str; 34] = [
     UQ,
     UQ_AT,
     UQ_WHY,
+    UQ_CLASS,
+    UQ_BY_CLASS,
     SERVICES,
     DELETED_SERVICES,
     UNCONFIRMED,

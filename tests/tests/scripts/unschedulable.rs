@@ -168,6 +168,9 @@ async fn without_one_of_their_keys_pods_wait_for_a_minute_at_most() {
         let payloads = park(&fixture, &["a", "a", "a", "a"]).await;
         let words = if command == "DEL" { vec![command, key] } else { vec![command, key, "mine"] };
         let () = fixture.redis.cli(&words).await;
+        if command == "SET" {
+            assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), [key]);
+        }
         assert_eq!(classes(&fixture).await, [], "{command} {key}");
         // One that is parked afterwards does not stand for the others.
         make_due(&fixture, &payloads[3..]).await;

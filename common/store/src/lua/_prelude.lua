@@ -354,12 +354,11 @@ local function release(node_key, pod_key)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
--- Both are derived from `uq`: a key of another type is set aside. `uq_class` has "<class> <since>" of each
--- pod, `uq_by_class` has "<class> <since> <uuid>", all with the score 0: a class is a range, its oldest pod
--- first.
+-- `uq_class` has "<class> <since>" of each pod, `uq_by_class` has "<class> <since> <uuid>", all with the score
+-- 0: a class is a range, its oldest pod first.
 local function check_class_types(uq_class, uq_by_class)
-  if is_error(redis.pcall('HLEN', uq_class), 'WRONGTYPE') then set_aside(uq_class) end
-  if is_error(redis.pcall('ZCARD', uq_by_class), 'WRONGTYPE') then set_aside(uq_by_class) end
+  redis.call('HLEN', uq_class)
+  redis.call('ZCARD', uq_by_class)
 end
 local function class_range(class) return '[' .. class .. ' ', '(' .. class .. '!' end
 local function leave_class(uq_class, uq_by_class, uuid)
