@@ -9,7 +9,7 @@ use crate::snapshot::ClusterSnapshot;
 
 /// Takes a pod of each class and the number of its pods, the most urgent class first, and returns how many of
 /// them fit, all at the same time. Each class that fits gets one before another one gets its second. It makes
-/// at most one decision for each class, and then one for each class that fits and `max` more. Pure.
+/// at most one decision for each class, then another for each class that fits, and `max` more. Pure.
 pub fn count_fitting(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -20,11 +20,16 @@ pub fn count_fitting(
     let all: Vec<usize> = (0..classes.len()).collect();
     let one_each = place(snapshot, now, policy, classes, &all);
     let mut pods: Vec<usize> = all.into_iter().filter(|class| one_each[*class] > 0).collect();
-    let share = max / pods.len().max(1);
-    let more: Vec<usize> = pods
-        .iter()
-        .flat_map(|class| std::iter::repeat_n(*class, share.min(classes[*class].1.saturating_sub(1))))
-        .collect();
+    let mut more = Vec::new();
+    for known in 1.. {
+        let left = max - more.len();
+        let with_more = pods.iter().filter(|class| classes[**class].1 > known);
+        let before = more.len();
+        more.extend(with_more.take(left));
+        if more.len() == before {
+            break;
+        }
+    }
     if more.is_empty() {
         return one_each;
     }
@@ -73,11 +78,11 @@ mod tests {
             (&[][..], &[(1, 5)][..], 10, &[0][..]),
             (&[4], &[(5_000, 10_000), (1_000, 3)], 10, &[0, 3]),
             (&[4], &[(2_000, 10_000), (1_000, 3)], 10, &[1, 2]),
-            (&[3, 3], &[(1, 10_000), (2, 1), (3, 2)], 100, &[4, 1, 1]),
+            (&[3, 3], &[(1, 10_000), (2, 1), (3, 2)], 100, &[3, 1, 2]),
             (&[2], &[(1, 5), (2, 5), (3, 5)], 100, &[1, 1, 0]),
             // No more than `max`, beside one of each.
             (&[100], &[(1, 90), (1, 90)], 10, &[6, 6]),
-            (&[100], &[(1, 90), (1, 90), (1, 1)], 1, &[1, 1, 1]),
+            (&[100], &[(1, 90), (1, 90), (1, 1)], 1, &[2, 1, 1]),
         ] {
             assert_eq!(count(slots, classes, max), expected, "{slots:?} {classes:?} {max}");
         }

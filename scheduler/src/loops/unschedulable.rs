@@ -40,6 +40,7 @@ pub(crate) struct UnschedulableLoop {
     view: ClusterView,
     lease: LoopLease,
     hints: Subscription,
+    /// By a hint, or because more pods may fit.
     is_woken: bool,
     /// Before the last look, by whichever scheduler.
     seen_freed: Option<u64>,
@@ -57,12 +58,15 @@ impl Loop<StoreError> for UnschedulableLoop {
             return Ok(Next::Rest);
         }
         let begun = Instant::now();
-        match self.lease.acquire().await? {
-            LeaseStanding::Without => gauge!(metrics::UNSCHEDULABLE_CLASSES).set(0.0),
+        let woken = match self.lease.acquire().await? {
+            LeaseStanding::Without => {
+                gauge!(metrics::UNSCHEDULABLE_CLASSES).set(0.0);
+                0
+            }
             LeaseStanding::New | LeaseStanding::Kept => self.look().await?,
-        }
-        // Only now: a failed look is repeated.
-        (self.is_woken, self.seen_freed) = (false, Some(freed));
+        };
+        // Only now: a failed look is repeated. After many pods more may fit.
+        (self.is_woken, self.seen_freed) = (woken >= MAX_BATCH, Some(freed));
         (self.looked_at, self.look_time) = (Some(begun), begun.elapsed());
         Ok(Next::Rest)
     }
@@ -93,14 +97,15 @@ impl UnschedulableLoop {
         }
     }
 
-    async fn look(&mut self) -> Result<(), StoreError> {
-        let (begun, mut count) = (Instant::now(), 0);
+    /// Returns how many pods it has woken.
+    async fn look(&mut self) -> Result<usize, StoreError> {
+        let (begun, mut count, mut woken) = (Instant::now(), 0, 0);
         let mut after = String::new();
         loop {
             let classes = self.store.unschedulable_classes(&after, CLASSES_PER_PAGE).await?;
             count += classes.len();
             gauge!(metrics::UNSCHEDULABLE_CLASSES).set(count as f64);
-            let Some(last) = classes.last() else { return Ok(()) };
+            let Some(last) = classes.last() else { return Ok(woken) };
             // After the classes: of a pod that is parked later the scripts say whether room appeared.
             self.view.read_all_after(&self.store, begun).await?;
             let now = self.view.now();
@@ -108,10 +113,10 @@ impl UnschedulableLoop {
             let (policy, profile) = (&self.policy, self.profile);
             let fitting =
                 fitting_classes(&self.store, snapshot, now, policy, profile, &classes, MAX_BATCH).await?;
-            self.store.unpark_classes(&fitting).await?;
+            woken += self.store.unpark_classes(&fitting).await?;
             // The order of entries that another program has changed is any.
             if classes.len() < CLASSES_PER_PAGE || last.class <= after {
-                return Ok(());
+                return Ok(woken);
             }
             after.clone_from(&last.class);
         }
