@@ -20,7 +20,7 @@ pub fn count_fitting(
     let all: Vec<usize> = (0..classes.len()).collect();
     let one_each = place(snapshot, now, policy, classes, &all);
     let mut pods: Vec<usize> = all.into_iter().filter(|class| one_each[*class] > 0).collect();
-    let mut more = Vec::new();
+    let mut more: Vec<usize> = Vec::new();
     for known in 1.. {
         let left = max - more.len();
         let with_more = pods.iter().filter(|class| classes[**class].1 > known);
