@@ -29,12 +29,42 @@ pub(crate) struct Executor<'a> {
     pub(crate) dead_after: Duration,
 }
 
+/// Where a pod of a step is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AssignResult {
-    Answered(AssignOutcome),
+pub(crate) enum Settled {
+    Assigned,
+    Parked,
+    /// Its payload was dropped, or others have it.
+    Gone,
+    DeadLetter,
+    /// Still in flight: reject it.
+    UnknownService,
+    /// Still in flight, as in all that follow: decide again with fresh data.
+    Refused,
     NodeBroken(StoreError),
-    /// The payload is a dead letter now.
-    Rejected,
+    NodesChanged,
+}
+
+impl From<AssignOutcome> for Settled {
+    fn from(outcome: AssignOutcome) -> Self {
+        match outcome {
+            AssignOutcome::Assigned => Self::Assigned,
+            AssignOutcome::Stale | AssignOutcome::Gone => Self::Gone,
+            AssignOutcome::UnknownService => Self::UnknownService,
+            AssignOutcome::Refused => Self::Refused,
+        }
+    }
+}
+
+impl From<ParkOutcome> for Settled {
+    fn from(outcome: ParkOutcome) -> Self {
+        match outcome {
+            ParkOutcome::Parked => Self::Parked,
+            ParkOutcome::Stale | ParkOutcome::Gone => Self::Gone,
+            ParkOutcome::UnknownService => Self::UnknownService,
+            ParkOutcome::Changed => Self::NodesChanged,
+        }
+    }
 }
 
 /// Each script expects what the one before it leaves.
@@ -63,7 +93,7 @@ impl Executor<'_> {
         &self,
         assignments: &[Assignment],
         max_pods: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
-    ) -> Result<Vec<AssignResult>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         let scripts: Vec<_> =
             assignments.chunks(PODS_PER_SCRIPT).map(|chunk| self.assign_chunk(chunk, max_pods)).collect();
         let mut scripts = futures_util::stream::iter(scripts).buffered(CONCURRENT_SCRIPTS);
@@ -71,8 +101,7 @@ impl Executor<'_> {
         while let Some(chunk) = scripts.try_next().await? {
             results.extend(chunk);
         }
-        let assigned = AssignResult::Answered(AssignOutcome::Assigned);
-        let placed = results.iter().filter(|result| **result == assigned).count();
+        let placed = results.iter().filter(|result| **result == Settled::Assigned).count();
         counter!(metrics::PODS_PLACED).increment(placed as u64);
         Ok(results)
     }
@@ -81,9 +110,9 @@ impl Executor<'_> {
         &self,
         chunk: &[Assignment],
         max_pods: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
-    ) -> Result<Vec<AssignResult>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         match self.store.assign_as_seen(self.id, self.dead_after, chunk, max_pods).await {
-            Ok(outcomes) => Ok(outcomes.into_iter().map(AssignResult::Answered).collect()),
+            Ok(outcomes) => Ok(outcomes.into_iter().map(Settled::from).collect()),
             Err(error) if error.is_broken_key() => {
                 // One broken key fails the whole script.
                 let mut results = Vec::with_capacity(chunk.len());
@@ -96,77 +125,61 @@ impl Executor<'_> {
         }
     }
 
-    async fn assign_one(&self, assignment: &Assignment) -> Result<AssignResult, StoreError> {
+    async fn assign_one(&self, assignment: &Assignment) -> Result<Settled, StoreError> {
         let answer = self.store.assign(self.id, self.dead_after, std::slice::from_ref(assignment)).await;
         let error = match answer {
             Ok(outcomes) => {
-                let outcome = outcomes.into_iter().next().unwrap_or(AssignOutcome::Gone);
-                return Ok(AssignResult::Answered(outcome));
+                return Ok(outcomes.into_iter().next().map_or(Settled::Gone, Settled::from));
             }
             Err(error) if error.is_broken_key() => error,
             Err(error) => return Err(error),
         };
         if self.is_pod_broken(&assignment.payload.id).await? {
             self.reject_broken(&assignment.payload.raw, &error).await?;
-            return Ok(AssignResult::Rejected);
+            return Ok(Settled::DeadLetter);
         }
         if self.is_node_broken(&assignment.node).await? {
-            return Ok(AssignResult::NodeBroken(error));
+            return Ok(Settled::NodeBroken(error));
         }
         // All pods need the broken key.
         Err(error)
     }
 
-    /// `seen_freed` is that of the nodes' view, or `None` if the pods wait whatever the nodes are. Returns
-    /// for each pod whether room has appeared since: it is still in flight.
+    /// `seen_freed` is that of the nodes' view, or `None` to park the pods whatever has happened to the
+    /// nodes.
     ///
     /// After an error, some may have been recorded.
     pub(crate) async fn park(
         &self,
         parked: &[Parked],
         seen_freed: Option<u64>,
-    ) -> Result<Vec<bool>, StoreError> {
-        let mut changed = Vec::with_capacity(parked.len());
+    ) -> Result<Vec<Settled>, StoreError> {
+        let mut results = Vec::with_capacity(parked.len());
         for chunk in parked.chunks(PODS_PER_SCRIPT) {
             match self.store.park_as_seen(self.id, chunk, seen_freed).await {
-                Ok(outcomes) => {
-                    for (parked, outcome) in chunk.iter().zip(outcomes) {
-                        self.after_parking(parked, outcome).await?;
-                        changed.push(outcome == ParkOutcome::Changed);
-                    }
-                }
+                Ok(outcomes) => results.extend(outcomes.into_iter().map(Settled::from)),
                 Err(error) if error.is_broken_key() => {
                     for parked in chunk {
-                        self.park_one(parked).await?;
-                        changed.push(false);
+                        results.push(self.park_one(parked).await?);
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(changed)
+        let parked = results.iter().filter(|result| **result == Settled::Parked).count();
+        counter!(metrics::PODS_PARKED).increment(parked as u64);
+        Ok(results)
     }
 
-    async fn park_one(&self, parked: &Parked) -> Result<(), StoreError> {
+    async fn park_one(&self, parked: &Parked) -> Result<Settled, StoreError> {
         match self.store.park(self.id, std::slice::from_ref(parked)).await {
-            Ok(outcomes) => match outcomes.into_iter().next() {
-                Some(outcome) => self.after_parking(parked, outcome).await,
-                None => Ok(()),
-            },
+            Ok(outcomes) => Ok(outcomes.into_iter().next().map_or(Settled::Gone, Settled::from)),
             Err(error) if error.is_broken_key() && self.is_pod_broken(&parked.payload.id).await? => {
-                self.reject_broken(&parked.payload.raw, &error).await
+                self.reject_broken(&parked.payload.raw, &error).await?;
+                Ok(Settled::DeadLetter)
             }
             Err(error) => Err(error),
         }
-    }
-
-    async fn after_parking(&self, parked: &Parked, outcome: ParkOutcome) -> Result<(), StoreError> {
-        match outcome {
-            ParkOutcome::Parked => counter!(metrics::PODS_PARKED).increment(1),
-            ParkOutcome::Stale | ParkOutcome::Gone | ParkOutcome::Changed => {}
-            ParkOutcome::UnknownService => self.reject_unknown_service(&parked.payload).await?,
-        }
-        Ok(())
     }
 
     /// A pod that a recovery has brought back meanwhile stays in flight, and is taken again.

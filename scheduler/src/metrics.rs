@@ -4,6 +4,7 @@ use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 pub(crate) const PODS_PLACED: &str = "kubeleet_pods_placed_total";
 pub(crate) const PODS_PARKED: &str = "kubeleet_pods_parked_total";
+pub(crate) const UNSCHEDULABLE_CLASSES: &str = "kubeleet_unschedulable_classes";
 pub(crate) const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
 pub(crate) const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
 pub(crate) const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
@@ -11,6 +12,10 @@ pub(crate) const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
 pub fn describe_metrics() {
     describe_counter!(PODS_PLACED, "Pods that this scheduler assigned to a node");
     describe_counter!(PODS_PARKED, "Times that this scheduler recorded a pod as unschedulable");
+    describe_gauge!(
+        UNSCHEDULABLE_CLASSES,
+        "Kinds of unschedulable pods, told by the scheduler that looks whether they fit; else 0"
+    );
     describe_histogram!(BATCH_SECONDS, Unit::Seconds, "Time to place one batch of pods");
     describe_counter!(NODES_DECLARED_DEAD, "Nodes that this scheduler declared dead");
     describe_gauge!(
@@ -65,7 +70,7 @@ mod tests {
         let descriptions = Descriptions::default();
         ::metrics::with_local_recorder(&descriptions, describe_metrics);
         let described = descriptions.0.into_inner();
-        assert_eq!(described.len(), 6, "{described:?}");
+        assert_eq!(described.len(), 7, "{described:?}");
         for (kind, name, help) in described {
             assert!(name.starts_with("kubeleet_") && !name.contains(':'), "{name}");
             assert!(!help.is_empty(), "{name}");

@@ -53,6 +53,10 @@ impl ClusterView {
         &self.snapshot
     }
 
+    pub(crate) fn snapshot_mut(&mut self) -> &mut ClusterSnapshot {
+        &mut self.snapshot
+    }
+
     /// Counts as used until the node is read again.
     pub(crate) fn commit(&mut self, assignment: &Assignment, pod: &PodRequest) {
         self.snapshot.commit(&assignment.node, assignment.request);

@@ -90,6 +90,8 @@ const CASES: &[Case] = &[
     ("uq", &[(Type, true)], Scope::Own),
     ("uq:why", &[(Type, true)], Scope::Own),
     ("uq:at", &[(Type, true)], Scope::Own),
+    ("uq:class", &[(Type, true)], Scope::Own),
+    ("uq:by_class", &[(Type, true)], Scope::Own),
     ("unconfirmed", &[(Type, true), (Field("bad", "x"), false)], Scope::Own),
     ("schedulers", &[(Type, true)], Scope::Own),
     ("events", &[(Type, true)], Scope::Own),

@@ -13,6 +13,8 @@ pub(crate) const DQ: &str = "dq";
 pub(crate) const UQ: &str = "uq";
 pub(crate) const UQ_AT: &str = "uq:at";
 pub(crate) const UQ_WHY: &str = "uq:why";
+pub(crate) const UQ_CLASS: &str = "uq:class";
+pub(crate) const UQ_BY_CLASS: &str = "uq:by_class";
 pub(crate) const SERVICES: &str = "services";
 pub(crate) const DELETED_SERVICES: &str = "services:deleted";
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
@@ -91,7 +93,7 @@ keys! {
     aside(str) = "broken:";
 }
 
-pub(crate) const CLUSTER_WIDE: [&str; 34] = [
+pub(crate) const CLUSTER_WIDE: [&str; 36] = [
     EVENTS,
     DECISIONS,
     META,
@@ -100,6 +102,8 @@ pub(crate) const CLUSTER_WIDE: [&str; 34] = [
     UQ,
     UQ_AT,
     UQ_WHY,
+    UQ_CLASS,
+    UQ_BY_CLASS,
     SERVICES,
     DELETED_SERVICES,
     UNCONFIRMED,
@@ -137,10 +141,12 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS | DECISIONS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | VOLUME_COPIES
-        | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
+        META | UQ | UQ_WHY | UQ_CLASS | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES
+        | VOLUME_COPIES | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
-        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES | DELETED_SERVICES => "zset",
+        UQ_AT | UQ_BY_CLASS | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES | DELETED_SERVICES => {
+            "zset"
+        }
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | VOLUME_PROBLEMS
         | REGISTRIES => "set",
         RECOVERY | USAGE_WANTED => "string",

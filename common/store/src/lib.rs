@@ -67,8 +67,9 @@ pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use pod::scheduling::{
     AssignOutcome, Assignment, CountedAssignment, NamedAssignment, ParkOutcome, Parked, SchedulerQueue,
-    TAKEN_AT_ONCE, Unpark,
+    TAKEN_AT_ONCE,
 };
+pub use pod::unschedulable::{Unparked, UnschedulableClass};
 pub use recovery::RecoveryAnswer;
 pub use recovery::saved_state;
 pub use redis_link::{

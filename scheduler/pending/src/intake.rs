@@ -110,7 +110,7 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
 
 pub fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
     let refusals = vec![Refusal { reason: reason.to_owned(), count: 0, nodes: Vec::new() }];
-    Parked { payload, request, refusals, message }
+    Parked { payload, request, refusals, message, class: None }
 }
 
 /// A pod waits while a volume's record is unreadable.

@@ -15,6 +15,7 @@ mod ordinals;
 mod plan;
 mod services;
 mod snapshot;
+mod waiting;
 
 pub use batches::{MIN_BATCH, batch_limit, group_by_node, next_batch_size};
 pub use begin_moves::{BegunMove, begin_moves};
@@ -27,3 +28,4 @@ pub use plan::{
     PlannedChange, PlannedPod, PressureKind, Relief, StuckPod, begin_planned_moves, plan,
 };
 pub use services::read_services;
+pub use waiting::{class_of, fitting_classes};

@@ -25,7 +25,27 @@ pub async fn read_services(
     profile: PlacementProfile,
     pods: &mut [PendingPod],
 ) -> Result<PlacedPods, StoreError> {
-    let waiting = Waiting::of(pods);
+    read(store, profile, pods, Waiting::of(pods)).await
+}
+
+/// Like [`read_services`], without siblings that only make some nodes better than others.
+pub(crate) async fn read_rules(
+    store: &Store,
+    profile: PlacementProfile,
+    pods: &mut [PendingPod],
+) -> Result<PlacedPods, StoreError> {
+    let mut waiting = Waiting::of(pods);
+    let without_zones = waiting.services.values_mut().filter(|pods| !pods.are_ordinals);
+    without_zones.for_each(|pods| pods.count = usize::MAX);
+    read(store, profile, pods, waiting).await
+}
+
+async fn read(
+    store: &Store,
+    profile: PlacementProfile,
+    pods: &mut [PendingPod],
+    waiting: Waiting,
+) -> Result<PlacedPods, StoreError> {
     let placed = store.placed_services(&waiting.services).await?;
     let ordinals = ordinals::read_places(store, pods, &placed).await?;
     Ok(waiting.set_services(pods, &placed, ordinals, profile))

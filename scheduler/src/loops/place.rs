@@ -3,7 +3,7 @@
 //! A crash loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list, and only `assign`,
 //! `park` and `reject` move them on. After an error, the next `take` returns the rest first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use ::metrics::histogram;
@@ -11,19 +11,20 @@ use bytes::Bytes;
 use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, SchedulerId};
 use model::pod::Refusal;
+use model::pod::payload::Payload;
 use model::spec::PlacementProfile;
 use pending::{
-    Intake, MIN_BATCH, PendingPod, batch_limit, group_by_node, locate_volumes, next_batch_size, parked,
-    read_needs, read_services,
+    Intake, MIN_BATCH, PendingPod, batch_limit, class_of, group_by_node, locate_volumes, next_batch_size,
+    parked, read_needs, read_services,
 };
 use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest, decide_and_record};
 use store::pending_hints;
 use store::{
-    AssignOutcome, Assignment, CountedAssignment, NamedAssignment, Parked, SchedulerQueue, Store, StoreError,
-    Subscription, TAKEN_AT_ONCE, channel,
+    Assignment, CountedAssignment, NamedAssignment, Parked, SchedulerQueue, Store, StoreError, Subscription,
+    TAKEN_AT_ONCE, channel,
 };
 
-use crate::apply::{AssignResult, Executor, chain_marks, unschedulable_message};
+use crate::apply::{Executor, Settled, chain_marks, unschedulable_message};
 use crate::context::SchedulerContext;
 use crate::decision_log::DecisionLog;
 use crate::metrics;
@@ -71,6 +72,8 @@ pub(crate) struct PlacementLoop {
     hints: Subscription,
     /// A node was uncordoned or relabelled, or a pod ended: no heartbeat shows it.
     must_read_all: bool,
+    /// In this round.
+    refused_by: BTreeSet<NodeName>,
 }
 
 impl Loop<StoreError> for PlacementLoop {
@@ -98,7 +101,7 @@ impl Loop<StoreError> for PlacementLoop {
         let ((), mut intake) = read?;
         self.read_services(&mut intake.pending).await?;
         self.place(intake.pending, started).await?;
-        self.executor().park(&intake.without_spec, None).await?;
+        self.park_anyway(&intake.without_spec).await?;
         // Failing dead letters must block no valid pod.
         for pod in &intake.invalid {
             self.executor().reject(pod).await?;
@@ -144,6 +147,7 @@ impl PlacementLoop {
             batch_size: MIN_BATCH,
             hints: context.store.subscribe(channel::SCHEDULER),
             must_read_all: false,
+            refused_by: BTreeSet::new(),
         }
     }
 
@@ -218,16 +222,66 @@ impl PlacementLoop {
             pods.extend(again);
         }
         let parked: Vec<Parked> = pods.into_iter().map(parked_as_contended).collect();
-        self.executor().park(&parked, None).await.map(drop)
+        self.park_anyway(&parked).await
     }
 
     /// Returns the pods that must be decided about again, because room has appeared since the nodes were
-    /// read.
-    async fn park(&self, pods: Vec<ParkedPod>, looks_again: bool) -> Result<Vec<PendingPod>, StoreError> {
+    /// read. Without another look, their class is looked at right away.
+    async fn park(&mut self, pods: Vec<ParkedPod>, looks_again: bool) -> Result<Vec<PendingPod>, StoreError> {
         let (pods, parked): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
-        let seen_freed = self.view.freed().filter(|_| looks_again);
-        let changed = self.executor().park(&parked, seen_freed).await?;
-        Ok(pods.into_iter().zip(changed).filter_map(|(pod, changed)| changed.then_some(pod)).collect())
+        let results = self.executor().park(&parked, self.view.freed()).await?;
+        let (mut again, mut anyway) = (Vec::new(), Vec::new());
+        for ((pod, parked), settled) in pods.into_iter().zip(parked).zip(results) {
+            if self.settle(&pod.payload, None, settled).await? {
+                match looks_again {
+                    true => again.push(pod),
+                    false => anyway.push(parked),
+                }
+            }
+        }
+        self.park_anyway(&anyway).await?;
+        Ok(again)
+    }
+
+    async fn park_anyway(&mut self, parked: &[Parked]) -> Result<(), StoreError> {
+        let results = self.executor().park(parked, None).await?;
+        for (parked, settled) in parked.iter().zip(results) {
+            self.settle(&parked.payload, None, settled).await?;
+        }
+        Ok(())
+    }
+
+    /// Each pod of a step leaves it here, or stays in flight. Returns whether it must be decided about again.
+    async fn settle(
+        &mut self,
+        payload: &Payload,
+        assigned: Option<(&Assignment, &PodRequest)>,
+        settled: Settled,
+    ) -> Result<bool, StoreError> {
+        let node = assigned.map(|(assignment, _)| &assignment.node);
+        match settled {
+            Settled::Assigned => {
+                if let Some((assignment, request)) = assigned {
+                    self.view.commit(assignment, request);
+                }
+                self.log.assigned(&payload.id);
+                Ok(false)
+            }
+            Settled::Parked | Settled::Gone | Settled::DeadLetter => Ok(false),
+            Settled::UnknownService => {
+                self.executor().reject_unknown_service(payload).await?;
+                Ok(false)
+            }
+            Settled::Refused => {
+                self.refused_by.extend(node.cloned());
+                Ok(true)
+            }
+            Settled::NodeBroken(error) => {
+                node.into_iter().for_each(|node| self.view.quarantine(node, &error));
+                Ok(true)
+            }
+            Settled::NodesChanged => Ok(true),
+        }
     }
 
     /// After the nodes: a pod that another scheduler places later makes its node refuse.
@@ -281,7 +335,8 @@ impl PlacementLoop {
                     let message = unschedulable_message(nodes, &refusals);
                     let refusals = refusals.iter().map(with_few_examples).collect();
                     let payload = pod.payload.clone();
-                    parked.push((pod, Parked { payload, request, refusals, message }));
+                    let class = Some(class_of(&pod));
+                    parked.push((pod, Parked { payload, request, refusals, message, class }));
                 }
             }
         }
@@ -318,31 +373,13 @@ impl PlacementLoop {
             |node: &NodeName| snapshot.get(node).filter(|_| spread_exactly).map(|node| node.used.pods);
         let results = self.executor().assign(&assignments, &max_pods).await?;
         let mut refused = Vec::new();
-        let mut stale_nodes: Vec<NodeName> = Vec::new();
-        for ((pod, assignment), result) in pods.into_iter().zip(&assignments).zip(results) {
-            match result {
-                AssignResult::Answered(AssignOutcome::Assigned) => {
-                    self.view.commit(assignment, &pod.request);
-                    self.log.assigned(&assignment.payload.id);
-                }
-                AssignResult::Answered(AssignOutcome::Refused) => {
-                    stale_nodes.push(assignment.node.clone());
-                    refused.push(pod);
-                }
-                AssignResult::Answered(AssignOutcome::UnknownService) => {
-                    self.executor().reject_unknown_service(&assignment.payload).await?;
-                }
-                AssignResult::NodeBroken(error) => {
-                    self.view.quarantine(&assignment.node, &error);
-                    refused.push(pod);
-                }
-                AssignResult::Answered(AssignOutcome::Stale | AssignOutcome::Gone)
-                | AssignResult::Rejected => {}
+        for ((pod, assignment), settled) in pods.into_iter().zip(&assignments).zip(results) {
+            if self.settle(&pod.payload, Some((assignment, &pod.request)), settled).await? {
+                refused.push(pod);
             }
         }
-        stale_nodes.sort();
-        stale_nodes.dedup();
-        self.view.read_nodes(&self.store, &stale_nodes).await?;
+        let nodes: Vec<NodeName> = std::mem::take(&mut self.refused_by).into_iter().collect();
+        self.view.read_nodes(&self.store, &nodes).await?;
         Ok(refused)
     }
 

@@ -16,3 +16,4 @@ mod planning;
 mod rebalancing;
 mod stateful;
 mod violations;
+mod waking;

@@ -9,7 +9,6 @@ use model::pod::lifecycle::Phase;
 use model::spec::PlacementProfile;
 use pending::{ClusterState, LeavingPod, Place, PlanOutcome, PlannedChange, plan, plan_drain};
 use placement::PlacementPolicy;
-use store::Unpark;
 use testkit::{eventually, need_redis};
 
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair};
@@ -105,7 +104,7 @@ async fn lose(cluster: &Cluster, nodes: &[&FakeNode]) {
     // Fewer zones may let pods run that waited.
     loop {
         let waiting = cluster.store.queue_lengths().await.unwrap().unschedulable;
-        cluster.store.unpark(Unpark::All, 1_000).await.unwrap();
+        cluster.unpark_all().await;
         schedule(cluster).await;
         if cluster.store.queue_lengths().await.unwrap().unschedulable == waiting {
             return;

@@ -238,6 +238,8 @@ scenarios! {
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_pod_with_rules_is_assigned_only_where_they_hold:
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    a_pod_that_fits_by_now_runs_although_no_hint_arrives:
+        Waking, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     each_eligible_node_has_one_pod_of_a_global_service:
         Global, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
@@ -453,6 +455,11 @@ ablations! {
     with_an_assignment_beside_one_that_was_not_counted, seed 35:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
         "rules: ";
+    }
+    Waking {
+    with_neither_looks_nor_a_resync, seed 0:
+        "unpark", "local function first_of(class)" => "local function first_of(class)\n  do return end",
+        "does not converge";
     }
     Drains {
     with_an_uncordoned_node_that_is_drained_further, seed 2:

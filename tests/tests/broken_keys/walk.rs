@@ -73,7 +73,7 @@ fn documented_kinds() -> BTreeSet<String> {
 
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
-        "uq:at" | "uq:why" | "addresses:free" => key,
+        "uq:at" | "uq:why" | "uq:class" | "uq:by_class" | "addresses:free" => key,
         _ if key.starts_with("volumes:") => key,
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
@@ -82,11 +82,14 @@ fn kind_type(key: &str) -> &'static str {
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
             "hash"
         }
-        "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" | "prepared:" => "hash",
+        "uq:class" | "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" | "prepared:" => {
+            "hash"
+        }
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
         "volumes:reports" | "volumes:abandoned" | "volumes:copies" | "addresses" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "xr:" | "recovery:" => "list",
-        "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" | "volumes:given_up" => "zset",
+        "uq:at" | "uq:by_class" | "beats" | "schedulers" | "addresses:free" | "runs:"
+        | "volumes:given_up" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "volumes:problems" | "rv:" | "vs:" => "set",
         "hb:" | "spec:" | "lease:" | "scheduler:" | "scheduler_forms:" | "recovery" | "usage:"

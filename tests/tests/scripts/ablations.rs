@@ -2,7 +2,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, named_resources, nodes, volumes};
+use crate::{addresses, checks, host_ports, named_resources, nodes, unschedulable, volumes};
 
 macro_rules! notices {
     ($(
@@ -110,6 +110,14 @@ notices! {
     /// Invariant 9.
     a_claim_that_reserves_nothing: checks::a_pushed_pod_reserves_resources, "claim",
         "reserve(node_key, 1, request)" => "", "has used_pods";
+    a_park_that_ignores_room: unschedulable::room_appears_before_pods_are_parked, "park",
+        "(read_meta('freed')[1] or '0') ~= seen_freed" => "false", "are parked";
+    room_that_is_not_counted: unschedulable::room_appears_before_pods_are_parked, "_prelude",
+        "redis.pcall('HINCRBY', META, 'freed', 1)" => "", "are parked";
+    a_minute_after_which_no_pod_of_a_class_is_tried: unschedulable::a_minute_passes, "unpark",
+        "first_of(class) ~= uuid" => "true", "is never tried";
+    a_minute_after_which_all_pods_of_a_class_are_tried: unschedulable::a_minute_passes, "unpark",
+        "has_gone[class] = true" => "has_gone[class] = nil", "are tried";
     heartbeats_in_the_future_that_stay: checks::a_dead_node_has_a_heartbeat_in_the_future, "declare_dead",
         "and (is_no_past(beat) or (listed and is_no_past(listed)))" => "and false", "stays at";
     /// Invariant 16.

@@ -58,6 +58,8 @@ fn keys(before: &Keyspace, after: &Keyspace) -> std::collections::BTreeSet<Strin
         "uq",
         "uq:at",
         "uq:why",
+        "uq:class",
+        "uq:by_class",
         "pushed",
         "beats",
         "nodes",

@@ -36,6 +36,7 @@ mod scheduling;
 mod services;
 mod session;
 mod stored_forms;
+mod unschedulable;
 mod usage;
 mod values;
 mod volumes;

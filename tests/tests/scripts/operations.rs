@@ -33,7 +33,7 @@ use store::saved_state::SavedVolume;
 use store::{
     AckItem, Assignment, Challenge, ClaimItem, ConnectRequest, CronTick, DrainNews, FinishReport,
     ObservedCondition, Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session,
-    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, WriteOutcome,
 };
 use testkit::fixtures;
 
@@ -152,6 +152,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "assign"
         | "park"
         | "unpark"
+        | "unschedulable_classes"
         | "reclaim_in_flight"
         | "lease"
         | "lease_release"
@@ -538,7 +539,13 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                     fixture.redis.cli(&[&b"HSET"[..], b"uq", id.as_str().as_bytes(), &payload.raw]).await;
                 let () = fixture.redis.cli(&["ZADD", "uq:at", "1", id.as_str()]).await;
             }
-            operation!(Some(id), [store] store.unpark(Unpark::All, 10))
+            let () = fixture.redis.cli(&["ZADD", "uq:at", "1", id.as_str()]).await;
+            operation!(Some(id), [store] store.unpark_due(10))
+        }
+        "unschedulable_classes" => {
+            store.park(&me, &[parked(&payload)]).await.unwrap();
+            let () = fixture.redis.cli(&["ZADD", "uq:by_class", "0", "a 1 no-pod"]).await;
+            operation!(Some(id), [store] store.unschedulable_classes("", 10))
         }
         "scheduler_beat" => {
             let timing = Timing::default();
@@ -776,7 +783,13 @@ fn is_on_a_node(phase: Phase) -> bool {
 
 fn parked(payload: &Payload) -> Parked {
     let message = "0/0 nodes take it".to_owned();
-    Parked { payload: payload.clone(), request: REQUEST, refusals: Vec::new(), message }
+    Parked {
+        payload: payload.clone(),
+        request: REQUEST,
+        refusals: Vec::new(),
+        message,
+        class: Some("a".to_owned()),
+    }
 }
 
 fn in_flight_key(fixture: &Fixture) -> String {

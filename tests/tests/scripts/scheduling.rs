@@ -1,4 +1,4 @@
-//! A scheduler's operations: take, assign, park, unpark, and its leftovers in flight. Invariants 2, 3 and 9.
+//! A scheduler's operations: take, assign, park, and its leftovers in flight. Invariants 2, 3 and 9.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use model::pod::payload::Payload;
 use model::pod::{NodeRefusal, Refusal};
 use model::spec::{HostPorts, NodeConstraint};
 use serde_json::json;
-use store::{AssignOutcome, Assignment, CountedAssignment, ParkOutcome, Parked, Sibling, Unpark};
+use store::{AssignOutcome, Assignment, CountedAssignment, ParkOutcome, Parked, Sibling};
 
 use crate::{changing_nothing, checks};
 
@@ -31,7 +31,7 @@ fn indices(payloads: &[Payload]) -> Vec<u32> {
 fn parked(payload: &Payload, message: &str) -> Parked {
     let nodes = vec![NodeRefusal { node: "w1".to_owned(), detail: "needs 2 GiB, 1 GiB free".to_owned() }];
     let refusals = vec![Refusal { reason: "InsufficientMemory".to_owned(), count: 1, nodes }];
-    Parked { payload: payload.clone(), request: REQUEST, refusals, message: message.to_owned() }
+    Parked { payload: payload.clone(), request: REQUEST, refusals, message: message.to_owned(), class: None }
 }
 
 #[tokio::test]
@@ -401,25 +401,6 @@ async fn the_pods_of_a_service_whose_rules_count_them_are_read_however_many_ther
 }
 
 #[tokio::test]
-async fn no_pod_is_parked_if_room_has_appeared_since_the_nodes_were_read() {
-    let fixture = Fixture::new().await;
-    let session = fixture.node("w1").await;
-    fixture.service("web", 2).await;
-    let payloads = take(&fixture, 2).await;
-    let seen = fixture.store.freed().await.unwrap();
-    for cordoned in [true, false] {
-        assert!(fixture.store.cordon(session.node(), cordoned).await.unwrap());
-    }
-    let park = async |seen| {
-        let items = [parked(&payloads[0], "m"), parked(&payloads[1], "m")];
-        fixture.store.park_as_seen(&fixture.scheduler, &items, seen).await.unwrap()
-    };
-    assert_eq!(park(Some(seen)).await, [ParkOutcome::Changed; 2]);
-    assert_eq!(take(&fixture, 2).await, payloads, "still in flight");
-    assert_eq!(park(Some(fixture.store.freed().await.unwrap())).await, [ParkOutcome::Parked; 2]);
-}
-
-#[tokio::test]
 async fn rules_are_read_with_the_service_and_no_node_satisfies_unreadable_ones() {
     let fixture = Fixture::new().await;
     let input = json!({"name": "web", "image": "nginx", "placement": {"constraints": ["disk == ssd"]}});
@@ -452,12 +433,12 @@ async fn a_parked_pod_is_recorded_with_its_refusals_and_tried_again() {
     assert_eq!(refusals, items[0].refusals);
     assert_eq!(fixture.store.queue_lengths().await.unwrap().unschedulable, 2);
     assert_eq!(fixture.violations().await, Vec::<String>::new());
-    let early = changing_nothing(&fixture, fixture.store.unpark(Unpark::Due, 10)).await.unwrap();
-    assert_eq!(early, 0, "its wait is not over");
-    assert_eq!(fixture.store.unpark(Unpark::All, 1).await.unwrap(), 1, "no more than asked for");
+    let early = changing_nothing(&fixture, fixture.store.unpark_due(10)).await.unwrap();
+    assert_eq!(early.pods, 0, "its wait is not over");
     let () = fixture.redis.cli(&["ZADD", "uq:at", "1000", payloads[1].id.as_str()]).await;
     let () = fixture.redis.cli(&["ZADD", "uq:at", "1000", payloads[0].id.as_str()]).await;
-    assert_eq!(fixture.store.unpark(Unpark::Due, 10).await.unwrap(), 1);
+    assert_eq!(fixture.store.unpark_due(1).await.unwrap().pods, 1, "no more than asked for");
+    assert_eq!(fixture.store.unpark_due(10).await.unwrap().pods, 1);
     assert_eq!(take(&fixture, 10).await.len(), 2);
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
@@ -472,7 +453,8 @@ async fn a_pod_is_parked_longer_each_time_up_to_a_minute() {
         fixture.store.park(&fixture.scheduler, &[parked(&payload, "m")]).await.unwrap();
         let due: f64 = fixture.redis.cli(&["ZSCORE", "uq:at", payload.id.as_str()]).await;
         waits.push((due - fixture.store.redis_now().await.unwrap() as f64) / 1000.0);
-        fixture.store.unpark(Unpark::All, 1).await.unwrap();
+        let () = fixture.redis.cli(&["ZADD", "uq:at", "1", payload.id.as_str()]).await;
+        fixture.store.unpark_due(1).await.unwrap();
         take(&fixture, 1).await;
     }
     for (wait, expected) in waits.into_iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]) {
@@ -488,7 +470,7 @@ async fn a_wait_written_by_a_clock_that_was_ahead_ends() {
     fixture.store.park(&fixture.scheduler, &[parked(&payload, "m")]).await.unwrap();
     let in_an_hour = (fixture.store.redis_now().await.unwrap() + 3_600_000).to_string();
     let () = fixture.redis.cli(&["ZADD", "uq:at", &in_an_hour, payload.id.as_str()]).await;
-    assert_eq!(fixture.store.unpark(Unpark::Due, 10).await.unwrap(), 1);
+    assert_eq!(fixture.store.unpark_due(10).await.unwrap().pods, 1);
 }
 
 #[tokio::test]
@@ -509,10 +491,11 @@ async fn a_stopped_pod_is_removed_from_the_unschedulable_set() {
     let fixture = Fixture::new().await;
     fixture.service("web", 1).await;
     let payload = take(&fixture, 1).await.remove(0);
-    fixture.store.park(&fixture.scheduler, &[parked(&payload, "m")]).await.unwrap();
+    let parked = Parked { class: Some("a".to_owned()), ..parked(&payload, "m") };
+    fixture.store.park(&fixture.scheduler, &[parked]).await.unwrap();
     fixture.stop(&fixture.record(&payload.id).await).await;
     let keyspace = fixture.keyspace().await;
-    for key in ["uq", "uq:at", "uq:why"] {
+    for key in ["uq", "uq:at", "uq:why", "uq:class", "uq:by_class"] {
         assert!(keyspace.get(key).is_none(), "{key}");
     }
 }

@@ -9,12 +9,14 @@ use model::pod::lifecycle::Phase;
 use store::{Fenced, Finding, ForeignKey};
 
 /// Except those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 19] = [
+const CLUSTER_KEYS: [&str; 21] = [
     "sq",
     "dq",
     "uq",
     "uq:at",
     "uq:why",
+    "uq:class",
+    "uq:by_class",
     "services",
     "unconfirmed",
     "pushed",

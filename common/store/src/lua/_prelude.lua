@@ -354,6 +354,40 @@ local function release(node_key, pod_key)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
+-- `uq_class` has "<class> <since>" of each pod, `uq_by_class` has "<class> <since> <uuid>", all with the score
+-- 0: a class is a range, its oldest pod first.
+local function check_class_types(uq_class, uq_by_class)
+  redis.call('HLEN', uq_class)
+  redis.call('ZCARD', uq_by_class)
+end
+local function class_range(class) return '[' .. class .. ' ', '(' .. class .. '!' end
+local function leave_class(uq_class, uq_by_class, uuid)
+  local entry = redis.call('HGET', uq_class, uuid)
+  if not entry then return end
+  redis.call('HDEL', uq_class, uuid)
+  redis.call('ZREM', uq_by_class, entry .. ' ' .. uuid)
+end
+local function forget_unschedulable(uq, uq_at, uq_why, uq_class, uq_by_class, uuid)
+  redis.call('HDEL', uq, uuid)
+  redis.call('ZREM', uq_at, uuid)
+  redis.call('HDEL', uq_why, uuid)
+  leave_class(uq_class, uq_by_class, uuid)
+end
+-- Returns class, uuid and time of the first pod in a range. Entries without a pod are removed: the version
+-- before leaves them.
+local function first_of_class(uq, uq_class, uq_by_class, from, to)
+  for _ = 1, 1000 do
+    local entry = redis.call('ZRANGEBYLEX', uq_by_class, from, to, 'LIMIT', 0, 1)[1]
+    if not entry then return end
+    local class, since, uuid = match_short(entry, '^(%S+) (%d+) (.+)$')
+    if uuid and redis.call('HGET', uq_class, uuid) == class .. ' ' .. since then
+      if redis.call('HEXISTS', uq, uuid) == 1 then return class, uuid, since end
+      redis.call('HDEL', uq_class, uuid)
+    end
+    redis.call('ZREM', uq_by_class, entry)
+  end
+end
+
 local function set_resources(key, amounts)
   for r = 1, RESOURCE_COUNT do redis.call('HSET', key, RESOURCES[r], amounts[r] or 0) end
 end

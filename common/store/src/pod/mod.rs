@@ -1,7 +1,7 @@
 //! Pods, from their queue to their end, and requests about them.
 //!
-//! `scheduling` is for schedulers, `claims` and `pod_reports` for workers, `reconciling` for the reconcile
-//! loop, the rest for people and other programs.
+//! `scheduling` and `unschedulable` are for schedulers, `claims` and `pod_reports` for workers, `reconciling`
+//! for the reconcile loop, the rest for people and other programs.
 //!
 //! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
 //! scripts::dead_letters, scripts::every_operation
@@ -16,4 +16,5 @@ pub(crate) mod pods;
 pub(crate) mod queues;
 pub(crate) mod reconciling;
 pub(crate) mod scheduling;
+pub(crate) mod unschedulable;
 pub(crate) mod usage;

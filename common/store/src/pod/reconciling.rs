@@ -234,6 +234,8 @@ impl Store {
             uq: keys::UQ,
             uq_at: keys::UQ_AT,
             uq_why: keys::UQ_WHY,
+            uq_class: keys::UQ_CLASS,
+            uq_by_class: keys::UQ_BY_CLASS,
             wanted_key: keys::wanted(service),
             ep_key: keys::endpoints_of(service),
             reason,

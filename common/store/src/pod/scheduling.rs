@@ -1,4 +1,4 @@
-//! The scheduler's view of the queue: take, assign, park, unpark.
+//! The scheduler's view of the queue: take, assign, park.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 
 use crate::reply::{list, parse, read, unexpected, word};
-use crate::scripts::{Call, assign, distinct, park, take, unpark};
+use crate::scripts::{Call, assign, distinct, park, take};
 use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId, ServiceName};
 use model::node::{ResourceIds, Resources};
@@ -77,6 +77,9 @@ pub struct Parked {
     pub refusals: Vec<Refusal>,
     /// The refusals as a sentence.
     pub message: String,
+    /// A word; pods of one class fit the same nodes, and wait until one of them fits. `None` if the pod waits
+    /// for its backoff.
+    pub class: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,13 +92,6 @@ pub enum ParkOutcome {
     UnknownService,
     /// Still in flight: read the nodes again.
     Changed,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unpark {
-    Due,
-    /// Capacity appeared.
-    All,
 }
 
 /// One connection for one loop.
@@ -206,14 +202,17 @@ impl Store {
             uq: keys::UQ,
             uq_at: keys::UQ_AT,
             uq_why: keys::UQ_WHY,
+            uq_class: keys::UQ_CLASS,
+            uq_by_class: keys::UQ_BY_CLASS,
             pushed: keys::PUSHED,
             seen_freed,
         }
         .call();
-        for Parked { payload, request, refusals, message } in parked {
+        for Parked { payload, request, refusals, message, class } in parked {
             call.add(park::Pod {
                 pod_key: keys::pod(&payload.id),
                 uuid: &payload.id,
+                class: class.as_deref(),
                 payload: &payload.raw,
                 refusals: crate::json::to_json(refusals),
                 message,
@@ -240,18 +239,6 @@ impl Store {
     pub async fn freed(&self) -> Result<u64, StoreError> {
         let freed: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("freed")).await?;
         Ok(freed.and_then(|freed| parse(&freed)).unwrap_or(0))
-    }
-
-    pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {
-        let unpark = unpark::Head {
-            sq: keys::SQ,
-            uq: keys::UQ,
-            uq_at: keys::UQ_AT,
-            uq_why: keys::UQ_WHY,
-            which: if which == Unpark::All { "all" } else { "due" },
-            max_count: max,
-        };
-        read("requeueing unschedulable pods", self.link.script(&unpark.call()).await?)
     }
 }
 

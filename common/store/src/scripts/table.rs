@@ -449,11 +449,11 @@ scripts! {
     park in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [in_flight, uq, uq_at, uq_why, pushed],
+        keys: [in_flight, uq, uq_at, uq_why, uq_class, uq_by_class, pushed],
         args: [seen_freed],
         batch Pod pod {
             keys: [pod_key],
-            args: [uuid, payload, refusals, message, name, image, replica, in_service, resources],
+            args: [uuid, class, payload, refusals, message, name, image, replica, in_service, resources],
         }
         creates: Pending,
     }
@@ -527,7 +527,7 @@ scripts! {
     pods_stop in pod {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
-        keys: [uq, uq_at, uq_why, wanted_key, ep_key],
+        keys: [uq, uq_at, uq_why, uq_class, uq_by_class, wanted_key, ep_key],
         args: [reason, message, spares_ready],
         batch Pod pod {
             keys: [pod_key, stop_set],
@@ -711,8 +711,18 @@ scripts! {
     unpark in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [sq, uq, uq_at, uq_why],
-        args: [which, max_count],
+        keys: [sq, uq, uq_at, uq_why, uq_class, uq_by_class],
+        args: [max_count],
+        batch Class class {
+            keys: [],
+            args: [class, count],
+        }
+    }
+    unschedulable_classes in pod {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [uq, uq_class, uq_by_class],
+        args: [after, max_count],
     }
     usage_correct in node {
         run_by: [Scheduler],

@@ -2,6 +2,7 @@
 
 use ::redis::Value;
 use bytes::Bytes;
+use store::channel;
 
 use crate::machine::network::PendingHint;
 use crate::machine::redis_values::byte_strings;
@@ -16,6 +17,9 @@ impl World {
         for pair in byte_strings(published).chunks_exact(2) {
             let channel = String::from_utf8_lossy(&pair[0]).into_owned();
             let message = Bytes::copy_from_slice(&pair[1]);
+            if self.faults.loses_scheduler_hints && channel == channel::SCHEDULER {
+                continue;
+            }
             let kind = if self.faults.are_over { 1000 } else { self.random.next() % 1000 };
             let soon = self.clock.now + self.random.between(0, USUAL_DELAY);
             let late = self.clock.now + self.random.between(0, self.timing.dead);

@@ -67,6 +67,8 @@ pub(crate) struct ScheduleFaults {
     pub(crate) copied_slots: CopiedSlots,
     pub(crate) slots_random: Random,
     pub(crate) copies_slots: bool,
+    /// All of them, and also in the end.
+    pub(crate) loses_scheduler_hints: bool,
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment. They were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
@@ -102,6 +104,7 @@ impl ScheduleFaults {
             database_random,
             copied_slots: CopiedSlots::default(),
             copies_slots: rate > 0 && slots_random.per_mille(300),
+            loses_scheduler_hints: false,
             slots_random,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),

@@ -72,6 +72,7 @@ impl World {
         // Ordinals below a copied slot would be healed at once, and a global pod that lost its slot would be
         // placed beside the next one of its number.
         faults.copies_slots &= !matches!(options.scenario, Scenario::Ordinals | Scenario::Global);
+        faults.loses_scheduler_hints = options.scenario == Scenario::Waking;
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
@@ -139,7 +140,7 @@ impl World {
 
 fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
     match options.scenario {
-        Scenario::Rules => RuleKind::Labels,
+        Scenario::Rules | Scenario::Waking => RuleKind::Labels,
         Scenario::Resources => RuleKind::Resources,
         Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
         Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },

@@ -16,4 +16,5 @@ release(node_key, pod_key)
 each_port(ports, function(field) redis.call('HSETNX', node_key, field, '- another program') end)
 redis.call('LPUSH', sq, payload)
 emit('pod', uuid, 'PodGivenBack', name, node, 'pending', message)
+wake_schedulers()
 return 'OK'

@@ -66,4 +66,6 @@ else
 end
 endpoint(ep_key, pod_key, uuid)
 publish_endpoints()
+-- An external worker that lives has room now.
+if has_ended then wake_schedulers() end
 return 'QUEUED'

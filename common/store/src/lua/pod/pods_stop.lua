@@ -2,7 +2,7 @@
 -- Reply: for each pod 'stopped' (ended at once) | 'stopping' (its node will stop it)
 --        | 'moved' (it is on another node, or ready although only others are to be stopped: read it again)
 --        | 'gone'
-local uq, uq_at, uq_why, wanted_key, ep_key = head_keys()
+local uq, uq_at, uq_why, uq_class, uq_by_class, wanted_key, ep_key = head_keys()
 local reason, message, spares_ready = head_args()
 local records = {}
 redis.call('HLEN', uq)
@@ -14,6 +14,7 @@ for p = 1, pod_count do
   records[p] = redis.call('HMGET', pod_key, 'phase', 'node', 'name', 'reason')
   redis.call('SCARD', stop_set)
 end
+check_class_types(uq_class, uq_by_class)
 
 local replies = {}
 local stopped, stopping = batch_event('PodStopped', 'stopped'), batch_event('PodStopping', 'stopping')
@@ -27,9 +28,7 @@ for p = 1, pod_count do
     if phase then forget_pod(pod_key, wanted_key, uuid) end
   elseif phase == 'pending' or phase == 'succeeded' or phase == 'failed' then
     redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP, 'reason', reason, 'message', message)
-    redis.call('HDEL', uq, uuid)
-    redis.call('ZREM', uq_at, uuid)
-    redis.call('HDEL', uq_why, uuid)
+    forget_unschedulable(uq, uq_at, uq_why, uq_class, uq_by_class, uuid)
     forget_pod(pod_key, wanted_key, uuid)
     add(stopped, uuid, name, '', message)
     -- The container of a pod that had ended was kept for its logs.

@@ -21,7 +21,10 @@ if redis.call('LREM', source, -1, payload) == 0 then return 'GONE' end
 add_dead_letter(dq, dead_letter .. STAMP .. '}')
 if (phase == 'assigned' and holder == node) or phase == 'pending' then
   redis.call('HSET', pod_key, 'phase', 'failed', 'since', STAMP, 'reason', 'DeadLettered', 'message', reason)
-  if phase == 'assigned' then release(node_key, pod_key) end
+  if phase == 'assigned' then
+    release(node_key, pod_key)
+    wake_schedulers()
+  end
   emit('pod', uuid, 'DeadLettered', name, node, 'failed', reason)
 else
   emit('queue', queue, 'DeadLettered', '', node, '', reason)

@@ -7,5 +7,8 @@ local service, seen_members, members, slots, mark, message = head_args()
 local state, kind, current = unpack(redis.call('HMGET', service_key, 'state', 'kind', 'members'), 1, 3)
 if state ~= 'active' or kind ~= 'global' or (current or '') ~= seen_members then return 'CHANGED' end
 redis.call('HSET', service_key, 'members', members, 'replicas', slots, 'placed', mark)
-if message ~= '' then emit('service', service, 'NodesChanged', service, '', '', message) end
+if message ~= '' then
+  emit('service', service, 'NodesChanged', service, '', '', message)
+  wake_schedulers()
+end
 return 'OK'

@@ -85,6 +85,7 @@ if is_same then
   end
   if change == '' then return { 'UNCHANGED', generation } end
   store()
+  if fields ~= current_fields then wake_schedulers() end
   emit('service', service, 'ServiceScaled', service, '', '', change)
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
@@ -101,6 +102,7 @@ redis.call('SET', spec_key, spec_text)
 reuse_spec(former_specs, spec, write)
 -- Expires when no pod names it any more.
 if current_spec and current_spec ~= spec then redis.call('SADD', former_specs, current_spec) end
+if fields ~= current_fields then wake_schedulers() end
 store('generation', generation, 'spec', spec, 'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint)
 if undone == '1' then
   redis.call('HSET', service_key, 'undone', string.format('%.0f %.0f', generation, generation - 1))

@@ -1,0 +1,150 @@
+//! The classes of pods that fit no node, and which of them fit by now.
+//!
+//! Pods of one class fit the same nodes, whatever happens to nodes and services: one that fits speaks for
+//! all. So the pods of a service that may change for itself what they need are of other classes.
+//!
+//! Tests: beside the code, scheduler::tests::waking
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bytes::Bytes;
+use model::RedisMillis;
+use model::spec::PlacementProfile;
+use placement::{ClusterSnapshot, PlacementPolicy, Requirements, count_fitting};
+use store::{Store, StoreError, UnschedulableClass};
+
+use crate::intake::{Intake, PendingPod};
+use crate::services::read_rules;
+
+/// The class of a pod whose service was read. Another build may name classes otherwise: they are looked at
+/// once more.
+pub fn class_of(pod: &PendingPod) -> String {
+    let Requirements {
+        request,
+        needs_only_image,
+        host_ports,
+        named,
+        host,
+        needs_shared_directory,
+        needs_newest_form,
+        rules,
+        zone: _,
+        profile,
+        volumes: _,
+    } = &pod.request.requirements;
+    let mut hasher = DefaultHasher::new();
+    (request.cpu_millis, request.memory_bytes, request.pids, request.disk_bytes).hash(&mut hasher);
+    (needs_only_image, host_ports, named, host).hash(&mut hasher);
+    (needs_shared_directory, needs_newest_form, rules, profile).hash(&mut hasher);
+    let has_own_node = pod.request.ordinal.is_some() || pod.is_global();
+    let may_change = rules.is_some() || *profile != PlacementProfile::Default;
+    if has_own_node || may_change {
+        pod.request.name().hash(&mut hasher);
+    }
+    if has_own_node {
+        pod.payload.replica.hash(&mut hasher);
+    }
+    for claim in &pod.volumes {
+        claim.name.as_str().hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// Returns how many pods of each class fit at `now`, by what `snapshot` knows of the nodes and Redis of the
+/// services and volumes. A class whose example has another one by now counts with all its pods.
+///
+/// # Errors
+/// Only transient ones: a class whose example is unreadable counts as one that does not fit.
+pub async fn fitting_classes<'a>(
+    store: &Store,
+    snapshot: &mut ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    profile: PlacementProfile,
+    classes: &'a [UnschedulableClass],
+    max: usize,
+) -> Result<Vec<(&'a str, usize)>, StoreError> {
+    let mut intake = Intake::read(store, classes.iter().map(|class| class.example.clone()).collect()).await?;
+    snapshot.set_placed(read_rules(store, profile, &mut intake.pending).await?);
+    let by_example: HashMap<&Bytes, &UnschedulableClass> =
+        classes.iter().map(|class| (&class.example, class)).collect();
+    let examples = intake.pending.iter().filter_map(|pod| Some((pod, *by_example.get(&pod.payload.raw)?)));
+    let (mut current, outdated): (Vec<_>, Vec<_>) =
+        examples.partition(|(pod, class)| class_of(pod) == class.class);
+    current.sort_by_key(|(_, class)| class.since);
+    let requests: Vec<_> = current.iter().map(|(pod, class)| (&pod.request, class.pods)).collect();
+    let fitting = count_fitting(snapshot, now, policy, &requests, max);
+    let fitting = current.iter().zip(fitting).filter(|(_, count)| *count > 0);
+    let fitting = fitting.map(|((_, class), count)| (class.class.as_str(), count));
+    let outdated = outdated.iter().map(|(_, class)| (class.class.as_str(), class.pods.min(max)));
+    Ok(fitting.chain(outdated).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use model::ids::{NodeName, SpecId};
+    use model::pod::payload::Payload;
+    use model::spec::ServiceInput;
+    use placement::{NodeRules, Target};
+    use serde_json::json;
+
+    use super::*;
+    use crate::intake::pending_pod;
+
+    fn pod(service: &str, replica: u32, mut input: serde_json::Value) -> PendingPod {
+        (input["name"], input["image"]) = (service.into(), "nginx".into());
+        let spec = ServiceInput::from_value(&input).unwrap().normalize().unwrap().pod;
+        let (id, spec_id) = (format!("{service}-{replica}").parse().unwrap(), SpecId::random());
+        let name = service.parse().unwrap();
+        let payload = Payload::for_service(name, id, "nginx", replica, spec_id);
+        pending_pod(payload, &spec, Some(service.parse().unwrap()))
+    }
+
+    #[test]
+    fn pods_have_one_class_if_nothing_can_make_one_fit_and_not_the_other() {
+        let memory = |mebibytes: u64| json!({"memory": format!("{mebibytes}MiB")});
+        let plain = |service, replica| pod(service, replica, memory(50));
+        let with = |service, change: fn(&mut PendingPod)| {
+            let mut pod = plain(service, 0);
+            change(&mut pod);
+            pod
+        };
+        let ruled: fn(&mut PendingPod) = |pod| {
+            let constraints = vec!["disk == ssd".parse().unwrap()];
+            let rules = NodeRules { constraints, ..NodeRules::default() };
+            pod.request.requirements.rules = Some(Arc::new(rules));
+        };
+        let profiled: fn(&mut PendingPod) = |pod| pod.request.requirements.profile = PlacementProfile::Greedy;
+        let planned: fn(&mut PendingPod) =
+            |pod| pod.request.target = Some(Target::Planned(NodeName::new("a").unwrap()));
+        let global: fn(&mut PendingPod) = |pod| pod.request.target = Some(Target::Nowhere);
+        assert_eq!(class_of(&plain("web", 0)), class_of(&plain("db", 7)));
+        assert_eq!(class_of(&plain("web", 0)), class_of(&with("web", planned)));
+        assert_eq!(class_of(&with("web", ruled)), class_of(&with("web", ruled)));
+        let stateful = json!({"memory": "50MiB", "stateful": true});
+        let volume = json!({"memory": "50MiB", "volumes": ["data:/data"]});
+        let different = [
+            plain("web", 0),
+            pod("web", 0, memory(60)),
+            pod("web", 0, json!({"memory": "50MiB", "cpus": 1})),
+            with("web", ruled),
+            with("db", ruled),
+            with("web", profiled),
+            with("db", profiled),
+            with("web", global),
+            pod("web", 0, stateful.clone()),
+            pod("web", 1, stateful),
+            pod("web", 0, volume.clone()),
+            pod("web", 1, volume),
+        ];
+        let classes: BTreeSet<String> = different.iter().map(class_of).collect();
+        assert_eq!(classes.len(), different.len(), "{classes:?}");
+        assert!(classes.iter().all(|class| !class.contains(' ') && class.len() == 16));
+    }
+}
