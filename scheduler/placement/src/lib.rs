@@ -30,6 +30,7 @@ mod profile;
 mod rank_heap;
 mod rebalance;
 mod record;
+mod related;
 mod replay;
 mod requirements;
 mod ruled;

@@ -3,6 +3,7 @@
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
 mod node_constraint;
+mod relation;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -11,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use self::node_constraint::{HOST_NAME, LABELS};
 pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
+pub use self::relation::{Affinity, AntiAffinity, Relation, RelationKind};
+use super::allow_from::in_app;
 use super::{Violation, units};
-use crate::ids::NodeName;
+use crate::ids::{AppName, NodeName, ServiceName};
 
 /// The form of a stored specification whose service has rules that must hold, is stateful or global, or asks
 /// for named resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
@@ -50,6 +53,14 @@ pub struct Placement {
     )]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 100000, example = 1)]
     pub max_per_node: Option<NonZeroU64>,
+    /// Services near whose pods the pods run. They need not exist yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub affinity: Vec<Affinity>,
+    /// Services away from whose pods the pods run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub anti_affinity: Vec<AntiAffinity>,
 }
 
 /// A node without it counts as if it had more pods.
@@ -113,11 +124,26 @@ impl Placement {
 
     /// Whether a pod may have to wait because of where others of the service are.
     pub fn counts_strictly(&self) -> bool {
-        self.max_per_node.is_some() || self.spread.iter().any(|spread| spread.hard)
+        self.max_per_node.is_some()
+            || self.spread.iter().any(|spread| spread.hard)
+            || self.relations().any(|relation| relation.hard)
     }
 
-    pub(super) fn violations(&self) -> Vec<Violation> {
-        let Self { constraints, preferences, spread, max_per_node } = self;
+    pub fn relations(&self) -> impl Iterator<Item = Relation> {
+        relation::relations(&self.affinity, &self.anti_affinity)
+    }
+
+    /// Expands the names of services.
+    pub(super) fn of_app(mut self, app: Option<&AppName>) -> Self {
+        let near = self.affinity.iter_mut().map(|one| &mut one.service);
+        let all = near.chain(self.anti_affinity.iter_mut().map(|one| &mut one.service));
+        all.for_each(|name| *name = in_app(app, std::mem::take(name)));
+        self
+    }
+
+    /// `own` is the service.
+    pub(super) fn violations(&self, own: &ServiceName) -> Vec<Violation> {
+        let Self { constraints, preferences, spread, max_per_node, affinity, anti_affinity } = self;
         let mut found: Vec<Violation> = max_per_node
             .and_then(|most| count_violation(most, "/placement/max_per_node"))
             .into_iter()
@@ -146,6 +172,7 @@ impl Placement {
                 found.push(Violation::new(format!("{pointer}/by"), "is there twice"));
             }
         }
+        found.extend(relation::violations(own, affinity, anti_affinity));
         found
     }
 }
@@ -219,7 +246,8 @@ mod tests {
 
     fn told(json: serde_json::Value) -> Vec<String> {
         let placement: Placement = serde_json::from_value(json).unwrap();
-        placement.violations().iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect()
+        let found = placement.violations(&ServiceName::new("web").unwrap());
+        found.iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect()
     }
 
     #[test]
@@ -286,6 +314,10 @@ mod tests {
             (json!({"constraints": ["disk"]}), false, false),
             (json!({"max_per_node": 1}), false, true),
             (json!({"spread": [{"by": "rack", "hard": true}]}), false, true),
+            (json!({"affinity": [{"service": "cache"}]}), true, false),
+            (json!({"affinity": [{"service": "cache", "hard": true}]}), false, true),
+            (json!({"anti_affinity": [{"service": "db"}]}), false, true),
+            (json!({"anti_affinity": [{"service": "db", "hard": false}]}), true, false),
         ] {
             let placement: Placement = serde_json::from_value(rules).unwrap();
             assert_eq!(
