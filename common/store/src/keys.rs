@@ -34,6 +34,7 @@ pub(crate) const VOLUME_PROBLEMS: &str = "volumes:problems";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
+pub(crate) const RELATIONS: &str = "relations";
 pub(crate) const PROXIES: &str = "proxies";
 pub(crate) const ADDRESSES: &str = "addresses";
 pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
@@ -91,7 +92,7 @@ keys! {
     aside(str) = "broken:";
 }
 
-pub(crate) const CLUSTER_WIDE: [&str; 34] = [
+pub(crate) const CLUSTER_WIDE: [&str; 35] = [
     EVENTS,
     DECISIONS,
     META,
@@ -121,6 +122,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 34] = [
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
+    RELATIONS,
     PROXIES,
     ADDRESSES,
     FREED_ADDRESSES,
@@ -138,7 +140,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS | DECISIONS => "stream",
         META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | VOLUME_COPIES
-        | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
+        | ROLLOUTS | ROUTES | RELATIONS | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES | DELETED_SERVICES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | VOLUME_PROBLEMS

@@ -2,13 +2,13 @@
 //!
 //! Tests: plan::tests, placement::tests::rebalance, scheduler::tests::rebalancing
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use model::ids::NodeName;
+use model::ids::{NodeName, ServiceName};
 use model::node::NodeState;
 use model::pod::lifecycle::Phase;
 use model::service::ServiceState;
-use model::spec::PlacementProfile;
+use model::spec::{PlacementProfile, RelationKind};
 use placement::{PlacedPods, RunningPod, rebalance};
 
 use super::fork::Fork;
@@ -17,9 +17,14 @@ use crate::intake::PendingPod;
 
 impl Fork {
     /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
-    /// those of services that are updated, moved, or let none go.
+    /// those of services that are updated, moved, let none go, or have to be near to each other.
     pub(super) fn rebalance(&mut self, max_moves: usize) {
-        let movable: Vec<usize> = (0..self.pods.len()).filter(|pod| self.may_move(*pod)).collect();
+        let near_others = self.near_others();
+        let may_leave = |pod: &usize| {
+            let service = self.pods[*pod].pod.payload.service();
+            self.may_move(*pod) && service.is_none_or(|service| !near_others.contains(&service))
+        };
+        let movable: Vec<usize> = (0..self.pods.len()).filter(may_leave).collect();
         let mut pods: Vec<PendingPod> = movable.iter().map(|pod| self.located(*pod)).collect();
         self.set_services(&mut pods);
         let placed = self.all_placed();
@@ -40,6 +45,16 @@ impl Fork {
             self.take_out(*index);
             self.assign(*index, pod.clone(), &one.to);
         }
+    }
+
+    /// Services with a hard affinity, or named in one: a move would take the pods from each other.
+    fn near_others(&self) -> BTreeSet<ServiceName> {
+        let relations = self.services.values().flat_map(|service| {
+            let relations = service.fields.placement.iter().flat_map(|placement| placement.relations());
+            relations.map(|relation| (&service.name, relation))
+        });
+        let near = relations.filter(|(_, relation)| relation.hard && relation.kind == RelationKind::Near);
+        near.flat_map(|(owner, relation)| [owner.clone(), relation.service]).collect()
     }
 
     fn may_move(&self, pod: usize) -> bool {
@@ -72,6 +87,7 @@ impl Fork {
             };
             placed.generations.entry(generation.clone()).or_default();
             placed.services.entry(generation.service.clone()).or_default();
+            placed.staying.entry(generation.service.clone()).or_default();
             placed.add(node, generation);
         }
         PlacedPods { ordinals: HashMap::new(), ..placed }
