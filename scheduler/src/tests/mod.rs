@@ -14,5 +14,6 @@ mod killing;
 mod placing;
 mod planning;
 mod rebalancing;
+mod related;
 mod stateful;
 mod violations;

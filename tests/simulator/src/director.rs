@@ -79,6 +79,7 @@ impl Director {
             Scenario::Random
             | Scenario::HandOver
             | Scenario::Rules
+            | Scenario::Related
             | Scenario::Ordinals
             | Scenario::Global
             | Scenario::Drains

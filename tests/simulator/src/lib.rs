@@ -86,6 +86,7 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
         Scenario::Random
         | Scenario::HandOver
         | Scenario::Rules
+        | Scenario::Related
         | Scenario::Ordinals
         | Scenario::Global
         | Scenario::Drains

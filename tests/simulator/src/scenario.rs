@@ -32,6 +32,8 @@ pub enum Scenario {
     OldCopy,
     /// Random faults while operators relabel the nodes of services with a constraint.
     Rules,
+    /// Random faults on services that keep away from each other.
+    Related,
     /// Random faults on stateful services.
     Ordinals,
     /// Random faults on global services while operators relabel, drain and uncordon nodes.
@@ -45,7 +47,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 17] = [
+    pub const ALL: [Scenario; 18] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -58,6 +60,7 @@ impl Scenario {
         Scenario::Outage,
         Scenario::OldCopy,
         Scenario::Rules,
+        Scenario::Related,
         Scenario::Ordinals,
         Scenario::Global,
         Scenario::Drains,

@@ -238,6 +238,8 @@ scenarios! {
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_pod_with_rules_is_assigned_only_where_they_hold:
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    services_that_keep_away_from_each_other_are_never_assigned_to_one_node:
+        Related, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     each_eligible_node_has_one_pod_of_a_global_service:
         Global, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
@@ -452,6 +454,11 @@ ablations! {
         "which lacks the label";
     with_an_assignment_beside_one_that_was_not_counted, seed 35:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
+        "rules: ";
+    }
+    Related {
+    with_an_assignment_beside_a_service_that_was_not_compared, seed 0:
+        "assign", "or service.related == ''" => "or true",
         "rules: ";
     }
     Drains {
