@@ -159,8 +159,7 @@ async fn no_pod_is_assigned_if_one_of_a_related_service_was_since_they_were_coun
     fixture.service("web", 3).await;
     fixture.service("db", 3).await;
     let payloads = take(&fixture, 6).await;
-    let of = |service: &str| payloads.iter().filter(move |payload| payload.name.as_str() == service);
-    let (web, db): (Vec<_>, Vec<_>) = (of("web").collect(), of("db").collect());
+    let (web, db): (Vec<_>, Vec<_>) = payloads.iter().partition(|payload| payload.name.as_str() == "web");
     let assign = async |pods: Vec<(&Payload, CountedAssignment)>| {
         let mut assignments = Vec::new();
         for (payload, counted) in pods {
