@@ -168,7 +168,7 @@ fn each_field_becomes_the_one_of_a_service() {
             "placement",
             serde_json::json!({
                 "constraints": ["disk==ssd"],
-                "affinity": [{"service": "app-cache", "by": "node", "weight": 50}],
+                "affinity": [{"service": "cache", "by": "node", "weight": 50}],
                 "anti_affinity": [{"service": "batch.kubeleet", "by": "zone", "hard": true, "weight": 50}],
             }),
         ),

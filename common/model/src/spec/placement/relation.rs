@@ -169,7 +169,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::spec::Placement;
+    use crate::spec::{Placement, ServiceInput};
 
     fn told(json: serde_json::Value) -> Vec<String> {
         let placement: Placement = serde_json::from_value(json).unwrap();
@@ -236,5 +236,24 @@ mod tests {
         let reversed: Vec<Relation> = all.iter().filter_map(|one| one.reversed(&own)).collect();
         assert_eq!(reversed.len(), 1);
         assert!(reversed[0].service == own && reversed[0].key == "rack" && reversed[0].is_of_other);
+    }
+
+    #[test]
+    fn names_are_those_in_the_app_unless_they_are_whole_and_stay_what_they_are() {
+        let input = |names: [&str; 2]| {
+            let [near, far] = names;
+            let rules = json!({"affinity": [{"service": near}], "anti_affinity": [{"service": far}]});
+            json!({"name": "shop-db", "app": "shop", "image": "db", "placement": rules})
+        };
+        let normal = |names| {
+            let desired = ServiceInput::from_value(&input(names)).unwrap().normalize().unwrap();
+            let placement = desired.fields.placement.unwrap();
+            let related: Vec<String> = placement.relations().map(|one| one.service.to_string()).collect();
+            (placement, related)
+        };
+        let (placement, related) = normal(["cache", "batch.kubeleet"]);
+        assert_eq!(related, ["shop-cache", "batch"]);
+        let stored = [placement.affinity[0].service.as_str(), placement.anti_affinity[0].service.as_str()];
+        assert_eq!(normal(stored), (placement.clone(), related));
     }
 }
