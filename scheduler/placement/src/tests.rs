@@ -571,8 +571,8 @@ proptest! {
     ) {
         let mut with_more = nodes.clone();
         with_more.push(Node { name: NodeName::new("n00").unwrap(), ..more });
-        // A new domain has the fewest pods, and those of a hard spread wait for it. The first pod may choose a
-        // small one for those that are near to it.
+        // A new domain has the fewest pods, and those of a hard spread wait for it. The first pod may choose
+        // a small one for those that are near to it.
         let is_hard = |rules: &NodeRules| {
             let mut near = rules.relations.iter().filter(|rule| rule.kind == RelationKind::Near);
             rules.has_hard_spread() || near.any(|rule| rule.hard)

@@ -2,6 +2,7 @@
 //!
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
+mod checks;
 mod node_constraint;
 mod relation;
 
@@ -10,7 +11,9 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use self::node_constraint::{HOST_NAME, LABELS};
+use self::checks::{default_weight, weight_violation};
+pub(super) use self::checks::{label_of, label_violation};
+use self::node_constraint::HOST_NAME;
 pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
 pub use self::relation::{Affinity, AntiAffinity, Relation, RelationKind};
 use super::allow_from::in_app;
@@ -24,8 +27,6 @@ const MAX_CONSTRAINTS: usize = 32;
 const MAX_PREFERENCES: usize = 16;
 /// A scheduler keeps the nodes of each combination of values apart.
 const MAX_SPREADS: usize = 3;
-const MAX_WEIGHT: u32 = 100;
-const MAX_KEY: usize = 63;
 const MAX_COUNT: u64 = 100_000;
 
 /// Rules for the nodes that run the pods. They hold when a pod is placed; of the constraints a pod whose node
@@ -102,10 +103,6 @@ pub struct Spread {
     #[serde(default = "default_weight", deserialize_with = "units::weight")]
     #[schema(minimum = 1, maximum = 100)]
     pub weight: u32,
-}
-
-fn default_weight() -> u32 {
-    50
 }
 
 fn default_skew() -> NonZeroU64 {
@@ -203,24 +200,12 @@ impl Spread {
     }
 }
 
-pub(super) fn label_of(by: &str) -> &str {
-    by.strip_prefix(LABELS).unwrap_or(by)
-}
-
 /// Of a label, or `node.hostname`; `None` if the node has no such label.
 pub fn domain_of<'a>(key: &str, node: &'a NodeName, labels: &'a BTreeMap<String, String>) -> Option<&'a str> {
     match key {
         HOST_NAME => Some(node.as_str()),
         key => labels.get(key).map(String::as_str),
     }
-}
-
-pub(super) fn label_violation(by: &str, pointer: &str) -> Option<Violation> {
-    let key = label_of(by);
-    let is_attribute = key.starts_with("node.") && key != HOST_NAME;
-    let is_wrong = key.is_empty() || key.len() > MAX_KEY || is_attribute || key.contains(char::is_whitespace);
-    let why = || format!("is a label of the nodes, such as zone, or {HOST_NAME}");
-    is_wrong.then(|| Violation::new(pointer, why()))
 }
 
 pub(super) fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violation> {
@@ -230,11 +215,6 @@ pub(super) fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violat
 fn constraint_violation(text: &str, pointer: String) -> Option<Violation> {
     let InvalidConstraint(why) = text.parse::<NodeConstraint>().err()?;
     Some(Violation::new(pointer, why))
-}
-
-fn weight_violation(weight: u32, pointer: &str) -> Option<Violation> {
-    let is_valid = (1..=MAX_WEIGHT).contains(&weight);
-    (!is_valid).then(|| Violation::new(format!("{pointer}/weight"), format!("is from 1 to {MAX_WEIGHT}")))
 }
 
 #[cfg(test)]

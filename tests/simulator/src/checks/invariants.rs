@@ -319,7 +319,8 @@ fn assigned_by_rules<'a>(
 }
 
 /// The nodes to which schedulers have just assigned more pods of a service than its rules allow, or pods of
-/// services that keep away from each other. Pods that Redis had lost meanwhile are excepted, and those of a deleted service.
+/// services that keep away from each other. Pods that Redis had lost meanwhile are excepted, and those of a
+/// deleted service.
 pub(crate) fn crowded(
     placed: &mut BTreeMap<(String, String), BTreeSet<(String, String)>>,
     before: &BTreeMap<String, SimulatedPod>,

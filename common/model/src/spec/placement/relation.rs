@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::checks::{default_weight, label_of, label_violation, weight_violation};
 use super::node_constraint::HOST_NAME;
-use super::{default_weight, label_of, label_violation, weight_violation};
 use crate::ids::ServiceName;
 use crate::spec::allow_from::whole;
 use crate::spec::{Violation, units};

@@ -13,7 +13,8 @@ local key, aside, record_key = head_keys()
 --   'add'            add `element` to a set, if the record exists
 --   'add_route'      write the route `element` again, which has the value `seen_phase`, if the service has it
 --   'remove_route'   remove it, unless the service has it
---   'add_relation'   add the service `seen_phase` to the owners of the field `element`, if it has that relation
+--   'add_relation'   add the service `seen_phase` to the owners in the field `element`, if its record has
+--                    that relation
 --   'remove_relation'  remove it from them, unless it has
 --   'remove'         remove the entry `element`, if the record has this phase and node (both '': no record)
 local action, element, seen_phase, seen_node = head_args()

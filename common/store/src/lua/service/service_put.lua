@@ -9,8 +9,8 @@ local service_key, services, spec_key, unconfirmed, former_specs, routes, relati
 -- The mode is 'create', 'replace' or 'upsert'. '' expects no revision. Texts of equal meaning have equal
 -- fingerprints. `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''.
 -- Derived from it: `app`; `kind` ('', 'job', 'cron' or 'global'); `times`, when a cron is due, '' while
--- suspended; `routes_text`; `related`, names of services. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a
--- user goes back.
+-- suspended; `routes_text`; `related`, names of services. `failure` is '', or why the replaced generation has
+-- failed. `undone` is '1' if a user goes back.
 local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
   failure, undone, routes_text, related, expected_revision, write = head_args()
 local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
