@@ -17,12 +17,12 @@ use crate::intake::PendingPod;
 
 impl Fork {
     /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
-    /// those of services that are updated, moved, let none go, or have to be near to each other.
+    /// those of services that are updated, moved, let none go, or are drawn by other services.
     pub(super) fn rebalance(&mut self, max_moves: usize) {
-        let near_others = self.near_others();
+        let drawn = self.drawn_by_others();
         let may_leave = |pod: &usize| {
             let service = self.pods[*pod].pod.payload.service();
-            self.may_move(*pod) && service.is_none_or(|service| !near_others.contains(&service))
+            self.may_move(*pod) && service.is_none_or(|service| !drawn.contains(&service))
         };
         let movable: Vec<usize> = (0..self.pods.len()).filter(may_leave).collect();
         let mut pods: Vec<PendingPod> = movable.iter().map(|pod| self.located(*pod)).collect();
@@ -47,14 +47,15 @@ impl Fork {
         }
     }
 
-    /// Services with a hard affinity, or named in one: a move would take the pods from each other.
-    fn near_others(&self) -> BTreeSet<ServiceName> {
+    /// Services with an affinity or a soft anti-affinity, and those that these name. A move would take the pods
+    /// from each other, or the sum of all loads would not fall with it: pods could follow each other for ever.
+    fn drawn_by_others(&self) -> BTreeSet<ServiceName> {
         let relations = self.services.values().flat_map(|service| {
             let relations = service.fields.placement.iter().flat_map(|placement| placement.relations());
             relations.map(|relation| (&service.name, relation))
         });
-        let near = relations.filter(|(_, relation)| relation.hard && relation.kind == RelationKind::Near);
-        near.flat_map(|(owner, relation)| [owner.clone(), relation.service]).collect()
+        let drawn = relations.filter(|(_, relation)| !relation.hard || relation.kind == RelationKind::Near);
+        drawn.flat_map(|(owner, relation)| [owner.clone(), relation.service]).collect()
     }
 
     fn may_move(&self, pod: usize) -> bool {

@@ -6,8 +6,8 @@
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'relabelled' (the node's labels are not those that the scheduler judged: still in flight)
---        | 'rule' (other pods of its service, or of one that it is kept away from or near to, were assigned since
---          the scheduler counted them, or one before it in this call was not: still in flight)
+--        | 'rule' (other pods of its service, or of one that its rules name, were assigned since they
+--          were counted, or one before it in this call was not: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
 --          this run of Redis which volumes it has, or may not be known to it yet, or it is not settled which
