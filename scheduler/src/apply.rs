@@ -74,6 +74,9 @@ pub(crate) fn chain_marks(assignments: &mut [Assignment]) {
         let mut marks: HashMap<ServiceName, (String, String)> = HashMap::new();
         for Assignment { payload, counted, .. } in script {
             let Some((service, counted)) = payload.service().zip(counted.as_mut()) else { continue };
+            for (name, seen) in &mut counted.related {
+                latest.get(name).into_iter().for_each(|mark| seen.clone_from(mark));
+            }
             let (seen, next) = marks.entry(service).or_insert_with_key(|service| {
                 let seen = latest.get(service).unwrap_or(&counted.seen_mark).clone();
                 (seen, AssignmentId::random().to_string())
@@ -247,7 +250,8 @@ pub(crate) fn only_lacks_room(message: &str) -> bool {
     let words: Vec<&str> = reasons_in(reasons).filter_map(|reason| reason.split(' ').nth(1)).collect();
     let is_room =
         |word: &&str| ["TooManyPods", "MaxPerNode"].contains(word) || word.starts_with("Insufficient");
-    let rules_out = [Reason::CONSTRAINT, Reason::OTHER_NODE].map(Reason::as_str);
+    let rules_out = [Reason::CONSTRAINT, Reason::OTHER_NODE, Reason::AFFINITY, Reason::ANTI_AFFINITY];
+    let rules_out = rules_out.map(Reason::as_str);
     words.iter().any(is_room) && words.iter().all(|word| is_room(word) || rules_out.contains(word))
 }
 
@@ -279,6 +283,8 @@ fn counted(refusal: &Refusal) -> String {
         Reason::NO_ZONE,
         Reason::OTHER_ZONE,
         Reason::MAX_PER_NODE,
+        Reason::AFFINITY,
+        Reason::ANTI_AFFINITY,
         Reason::OTHER_NODE,
         Reason::NO_SHARED_DIRECTORY,
     ]
@@ -317,6 +323,8 @@ mod tests {
             ("3 MaxPerNode (has 2 of the service's pods and may have 2), 1 TooManyPods", true),
             ("2 MaxPerNode (has 1), 3 Constraint (has disk=hdd, but the service needs zone in (a,b))", true),
             ("3 Constraint (has disk=hdd, but the service needs disk == ssd)", false),
+            ("1 InsufficientCpu, 2 AntiAffinity (has 1 pod of db, away from which the service runs)", true),
+            ("3 AntiAffinity (has 1 pod of db, away from which the service runs)", false),
             ("1 InsufficientCpu, 2 OtherNode (the service is global, and this is the pod of w1)", true),
             ("2 InsufficientCpu, 1 Cordoned", false),
             ("1 VolumeElsewhere (data is on w1)", false),

@@ -36,6 +36,7 @@ pub(crate) const VOLUME_PROBLEMS: &str = "volumes:problems";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
+pub(crate) const RELATIONS: &str = "relations";
 pub(crate) const PROXIES: &str = "proxies";
 pub(crate) const ADDRESSES: &str = "addresses";
 pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
@@ -93,7 +94,7 @@ keys! {
     aside(str) = "broken:";
 }
 
-pub(crate) const CLUSTER_WIDE: [&str; 36] = [
+pub(crate) const CLUSTER_WIDE: [&str; 37] = [
     EVENTS,
     DECISIONS,
     META,
@@ -125,6 +126,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 36] = [
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
+    RELATIONS,
     PROXIES,
     ADDRESSES,
     FREED_ADDRESSES,
@@ -142,7 +144,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS | DECISIONS => "stream",
         META | UQ | UQ_WHY | UQ_CLASS | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES
-        | VOLUME_COPIES | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
+        | VOLUME_COPIES | ROLLOUTS | ROUTES | RELATIONS | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
         UQ_AT | UQ_BY_CLASS | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES | DELETED_SERVICES => {
             "zset"

@@ -249,6 +249,13 @@ pub(crate) static TABLE: &[FieldRow] = &[
         "how many ids of named resources each pod gets",
     ),
     honoured("services.*.x-kubeleet.scheduler", to::copied, "the `scheduler` of a service: its profile"),
+    known("services.*.x-kubeleet.placement", Parts, "rules that Compose does not have"),
+    honoured("services.*.x-kubeleet.placement.affinity", to::relations, "services near whose pods it runs"),
+    honoured(
+        "services.*.x-kubeleet.placement.anti_affinity",
+        to::relations,
+        "services away from whose pods it runs",
+    ),
     honoured("services.*.x-kubeleet.min_available", to::copied, "the `min_available` of a service"),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),

@@ -162,6 +162,16 @@ fn each_field_becomes_the_one_of_a_service() {
             "resources",
             serde_json::json!({"gpu": 2}),
         ),
+        (
+            "deploy: {placement: {constraints: [disk==ssd]}}\n    \
+             x-kubeleet: {placement: {affinity: [{service: cache}], anti_affinity: [{service: batch.kubeleet, by: zone}]}}",
+            "placement",
+            serde_json::json!({
+                "constraints": ["disk==ssd"],
+                "affinity": [{"service": "cache", "by": "node", "weight": 50}],
+                "anti_affinity": [{"service": "batch.kubeleet", "by": "zone", "hard": true, "weight": 50}],
+            }),
+        ),
         ("x-kubeleet: {stateful: '${STATEFUL:-true}'}", "stateful", serde_json::json!(true)),
         (
             "x-kubeleet: {stateful: {by: rack, zones: '3', start: parallel}}",

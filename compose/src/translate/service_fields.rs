@@ -414,6 +414,11 @@ pub(crate) fn placement_preferences(field: Field<'_>, draft: &mut ServiceDraft<'
     }
 }
 
+/// To other services.
+pub(crate) fn relations(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    set_rule(field.name, field, field.value.clone(), draft);
+}
+
 fn set_rule(name: &str, field: Field<'_>, rule: DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     let known = draft.document.get("placement").cloned();
     let mut placement = known.unwrap_or_else(|| DocumentNode::empty_map(field.place));

@@ -24,7 +24,23 @@ pub struct PendingPod {
     /// Where its replica moves from this pod.
     pub moves_to: Option<NodeName>,
     /// Of its service, if rules that must hold count its pods, they are ordinals, or it is global.
-    pub seen_mark: Option<Arc<str>>,
+    pub seen_mark: Option<Arc<SeenMark>>,
+}
+
+/// See [`CountedAssignment`](store::CountedAssignment).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenMark {
+    pub own: String,
+    /// Of services that its pods keep away from or must be near to.
+    pub related: Vec<(ServiceName, String)>,
+    /// Pods of other services wait for its pods.
+    pub is_awaited: bool,
+}
+
+impl SeenMark {
+    pub(crate) fn of(own: String) -> Self {
+        Self { own, ..Self::default() }
+    }
 }
 
 impl PendingPod {

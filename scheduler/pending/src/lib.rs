@@ -20,7 +20,7 @@ mod waiting;
 pub use batches::{MIN_BATCH, batch_limit, group_by_node, next_batch_size};
 pub use begin_moves::{BegunMove, begin_moves};
 pub use drain::{LeavingPod, Place, plan_drain, plan_leaving};
-pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
+pub use intake::{Intake, InvalidPod, PendingPod, SeenMark, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
 pub use needs::read_needs;
 pub use plan::{

@@ -7,15 +7,15 @@
 //!
 //! [`CountedAssignment`]: store::CountedAssignment
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use model::spec::PlacementProfile;
+use model::spec::{PlacementProfile, Relation, RelationKind};
 use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode, Target};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
-use crate::intake::PendingPod;
+use crate::intake::{PendingPod, SeenMark};
 use crate::ordinals;
 
 /// Sets the rules, the profile and the target of each pod. Returns where its siblings are. `profile` is that
@@ -87,9 +87,17 @@ impl Waiting {
             Some((generation, nodes))
         };
         let generations = self.generations.into_keys().filter_map(of_generation).collect();
-        let strictly = placed.iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
-        let services = strictly.map(|(name, of_one)| (name.clone(), count(of_one.siblings.iter().flatten())));
-        PlacedPods { generations, services: services.collect(), ordinals }
+        let related: BTreeSet<ServiceName> = placed.values().flat_map(PlacedService::related).collect();
+        let is_counted = |name, of_one: &PlacedService| {
+            of_one.placement.max_per_node.is_some() || of_one.is_related() || related.contains(name)
+        };
+        let counted = placed.iter().filter(|(name, of_one)| is_counted(name, of_one));
+        let services = counted.map(|(name, of_one)| (name.clone(), count(of_one.siblings.iter().flatten())));
+        let staying = related.iter().filter_map(|name| {
+            let siblings = placed.get(name)?.siblings.iter().flatten();
+            Some((name.clone(), count(siblings.filter(|one| !one.is_leaving))))
+        });
+        PlacedPods { generations, services: services.collect(), staying: staying.collect(), ordinals }
     }
 }
 
@@ -114,14 +122,38 @@ fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> PodsByNode {
 struct ServiceRules {
     rules: Arc<NodeRules>,
     /// If rules that must hold count the pods.
-    seen_mark: Option<Arc<str>>,
+    seen_mark: Option<Arc<SeenMark>>,
 }
 
 impl ServiceRules {
-    fn of(service: &PlacedService) -> Option<Self> {
-        let rules = NodeRules::of(&service.placement)?;
-        let is_strict = service.placement.counts_strictly();
-        Some(Self { rules, seen_mark: is_strict.then(|| Arc::from(service.mark.as_str())) })
+    /// `named` are the services to which any of `placed` has relations.
+    fn of(
+        name: &ServiceName,
+        service: &PlacedService,
+        placed: &HashMap<ServiceName, PlacedService>,
+        named: &BTreeSet<ServiceName>,
+    ) -> Option<Self> {
+        let to_it = || {
+            let owners = service.named_by.iter().filter(|owner| *owner != name);
+            let owned = owners.filter_map(|owner| Some((owner, &placed.get(owner)?.placement)));
+            let relations = owned.flat_map(|(owner, of)| of.relations().map(move |one| (owner, one)));
+            relations.filter(|(_, relation)| relation.service == *name)
+        };
+        let of_others: Vec<Relation> =
+            to_it().filter_map(|(owner, relation)| relation.reversed(owner)).collect();
+        let is_awaited = to_it().any(|(_, one)| one.hard && one.kind == RelationKind::Near);
+        let rules = NodeRules::with_relations(&service.placement, of_others, named.contains(name))?;
+        let is_strict =
+            service.placement.counts_strictly() || is_awaited || rules.relations.iter().any(|one| one.hard);
+        let seen_mark = is_strict.then(|| {
+            let others = rules.relations.iter().filter(|one| one.hard && one.service != *name);
+            let others: BTreeSet<&ServiceName> = others.map(|one| &one.service).collect();
+            let mark =
+                |other: &&ServiceName| placed.get(*other).map(|of| of.mark.clone()).unwrap_or_default();
+            let related = others.iter().map(|other| ((*other).clone(), mark(other))).collect();
+            Arc::new(SeenMark { own: service.mark.clone(), related, is_awaited })
+        });
+        Some(Self { rules, seen_mark })
     }
 }
 
@@ -150,7 +182,10 @@ fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServ
 
 /// The pods of a service share them.
 fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
-    let with_rules = placed.iter().filter_map(|(name, of_one)| Some((name, ServiceRules::of(of_one)?)));
+    let named: BTreeSet<ServiceName> = placed.values().flat_map(PlacedService::named).collect();
+    let with_rules = placed
+        .iter()
+        .filter_map(|(name, of_one)| Some((name, ServiceRules::of(name, of_one, placed, &named)?)));
     let rules: HashMap<&ServiceName, ServiceRules> = with_rules.collect();
     let has_none = |pod: &PendingPod| {
         pod.request.requirements.rules.is_none() && pod.request.ordinal.is_none() && !pod.is_global()
@@ -165,7 +200,7 @@ fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServic
         pod.seen_mark = of_service.and_then(|of_service| of_service.seen_mark.clone());
         if pod.seen_mark.is_none() && (pod.request.ordinal.is_some() || pod.is_global()) {
             let placed = service.and_then(|service| placed.get(service));
-            pod.seen_mark = placed.map(|placed| Arc::from(placed.mark.as_str()));
+            pod.seen_mark = placed.map(|placed| Arc::new(SeenMark::of(placed.mark.clone())));
         }
     }
 }

@@ -56,6 +56,10 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     rules: Vec<RuleState>,
     /// Pods placed by `rules`.
     counted: u64,
+    /// Rules of services that have relations.
+    with_relations: Vec<usize>,
+    /// Placed pods of services to which others may have relations: their rules, and the node.
+    related: Vec<(usize, u32)>,
     /// Made for the first pod with another profile.
     scan: Option<ProfileScan<'a>>,
 }
@@ -103,6 +107,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             groups: Vec::new(),
             rules: Vec::new(),
             counted: 0,
+            with_relations: Vec::new(),
+            related: Vec::new(),
             scan: None,
         }
     }
@@ -124,10 +130,16 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         beside: Option<usize>,
     ) -> Option<usize> {
         let state = RuleState::new(self.snapshot, requirements, generation, &self.context)?;
-        let state = match beside {
+        let mut state = match beside {
             Some(other) => state.beside(&self.rules[other]),
             None => state,
         };
+        if state.has_relations() {
+            for (rules, node) in &self.related {
+                self.rules[*rules].related_service().iter().for_each(|service| state.note(service, *node));
+            }
+            self.with_relations.push(self.rules.len());
+        }
         self.rules.push(state);
         Some(self.rules.len() - 1)
     }
@@ -269,7 +281,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             if rules.is_full(node) || !rules.is_open(&domains) {
                 return None;
             }
-            by_rules = rules.preference_load(candidate) + rules.domain_load(&domains, self.weights);
+            let of_node = rules.node_load(node, candidate, self.weights);
+            by_rules = of_node + rules.domain_load(&domains, self.weights);
         }
         let pooled = self.visited.get(&node).copied().flatten();
         let siblings = class.group.zip(pooled).map_or(0, |(group, pooled)| self.groups[group].on(pooled));
@@ -283,7 +296,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         let pooled = self.visited.get(&node).copied().flatten();
         let siblings = class.group.zip(pooled).map_or(0, |(group, pooled)| self.node_load(group, pooled));
         let load = candidate.load(self.weights, self.typical_pressure);
-        let own = state.preference_load(candidate).saturating_add(siblings);
+        let own = state.node_load(node, candidate, self.weights).saturating_add(siblings);
         RankKey { load: load.saturating_add(own), ..self.snapshot.key_of(node) }
     }
 
@@ -445,7 +458,18 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         if let Some(scan) = &mut self.scan {
             scan.note_change(node.snapshot_index);
         }
-        node.target.clone()
+        let (target, node) = (node.target.clone(), node.snapshot_index);
+        class.rules.into_iter().for_each(|rules| self.note_related(rules, node));
+        target
+    }
+
+    /// Relations to the service of a placed pod count it.
+    fn note_related(&mut self, rules: usize, node: u32) {
+        let Some(service) = self.rules[rules].related_service().cloned() else { return };
+        for other in &self.with_relations {
+            self.rules[*other].note(&service, node);
+        }
+        self.related.push((rules, node));
     }
 
     fn next_unvisited(&mut self, cell: usize) -> Option<RankKey> {

@@ -171,7 +171,8 @@ pub(crate) fn refusals<'a>(
     let filters = filter::all(requirements.profile);
     let mut by_filter: Vec<(&NodeFilter, Refusal)> =
         filters.map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
-    let mut by_rule = [Reason::MAX_PER_NODE, Reason::SPREAD].map(no_refusals_yet);
+    let mut by_rule =
+        [Reason::MAX_PER_NODE, Reason::SPREAD, Reason::AFFINITY, Reason::ANTI_AFFINITY].map(no_refusals_yet);
     let judged = snapshot.by_name().filter(|(index, ..)| only.is_none_or(|only| only == *index));
     for (index, candidate, node) in judged {
         let candidate = current(index, candidate);

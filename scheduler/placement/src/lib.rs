@@ -31,6 +31,7 @@ mod profile;
 mod rank_heap;
 mod rebalance;
 mod record;
+mod related;
 mod replay;
 mod requirements;
 mod ruled;

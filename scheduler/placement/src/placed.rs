@@ -19,6 +19,8 @@ pub struct PlacedPods {
     pub generations: HashMap<Generation, PodsByNode>,
     /// Pods of all generations, also those that are being stopped.
     pub services: HashMap<ServiceName, PodsByNode>,
+    /// Those that are neither being stopped nor move, of services near which others run.
+    pub staying: HashMap<ServiceName, PodsByNode>,
     /// Of stateful services.
     pub ordinals: HashMap<ServiceName, OrdinalPlaces>,
 }
@@ -38,6 +40,7 @@ impl PlacedPods {
 
     fn of(&mut self, generation: &Generation) -> impl Iterator<Item = &mut PodsByNode> {
         let of_generation = self.generations.get_mut(generation);
-        of_generation.into_iter().chain(self.services.get_mut(&generation.service))
+        let of_service = self.services.get_mut(&generation.service).into_iter();
+        of_generation.into_iter().chain(of_service).chain(self.staying.get_mut(&generation.service))
     }
 }

@@ -10,8 +10,8 @@ use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
 use model::spec::{
-    HostPorts, NamedRequest, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread,
-    Stateful,
+    HostPorts, NamedRequest, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Relation,
+    RelationKind, Spread, Stateful, domain_of,
 };
 use serde::{Deserialize, Serialize};
 
@@ -110,24 +110,39 @@ pub struct NodeRules {
     pub preferences: Vec<(NodeConstraint, u32)>,
     pub spread: Vec<Spread>,
     pub max_per_node: Option<NonZeroU64>,
+    /// To other services, and hard ones of others to this one.
+    pub relations: Vec<Relation>,
+    /// Others have relations to it: its pods count for theirs.
+    pub is_related: bool,
 }
 
 impl NodeRules {
     pub fn of(placement: &Placement) -> Option<Arc<Self>> {
-        let Placement { constraints, preferences, spread, max_per_node } = placement;
+        Self::with_relations(placement, Vec::new(), false)
+    }
+
+    pub fn with_relations(
+        placement: &Placement,
+        of_others: Vec<Relation>,
+        is_related: bool,
+    ) -> Option<Arc<Self>> {
+        let Placement { constraints, preferences, spread, max_per_node, affinity: _, anti_affinity: _ } =
+            placement;
         let preference = |one: &Preference| (NodeConstraint::from_stored(&one.when), one.weight);
         let rules = Self {
             constraints: constraints.iter().map(|text| NodeConstraint::from_stored(text)).collect(),
             preferences: preferences.iter().map(preference).collect(),
             spread: spread.clone(),
             max_per_node: *max_per_node,
+            relations: placement.relations().chain(of_others).collect(),
+            is_related,
         };
         (rules != Self::default()).then(|| Arc::new(rules))
     }
 
-    /// As a service's specification has them.
+    /// As a service's specification has them, without relations.
     pub(crate) fn to_placement(&self) -> Placement {
-        let Self { constraints, preferences, spread, max_per_node } = self;
+        let Self { constraints, preferences, spread, max_per_node, relations: _, is_related: _ } = self;
         let preference =
             |(when, weight): &(NodeConstraint, u32)| Preference { when: when.to_string(), weight: *weight };
         Placement {
@@ -135,6 +150,7 @@ impl NodeRules {
             preferences: preferences.iter().map(preference).collect(),
             spread: spread.clone(),
             max_per_node: *max_per_node,
+            ..Placement::default()
         }
     }
 
@@ -142,13 +158,22 @@ impl NodeRules {
     pub(crate) fn label_keys(&self) -> impl Iterator<Item = String> {
         let constraints = self.constraints.iter().chain(self.preferences.iter().map(|(when, _)| when));
         let of_constraints = constraints.filter_map(|one| Some(one.satisfied_by()?.0));
-        of_constraints.chain(self.spread.iter().map(|spread| spread.key().to_owned()))
+        let of_relations = self.relations.iter().map(|relation| relation.key.clone());
+        of_constraints.chain(self.spread.iter().map(|spread| spread.key().to_owned())).chain(of_relations)
     }
 
     /// Whether they have more than constraints.
     pub(crate) fn count_or_prefer(&self) -> bool {
-        let Self { constraints: _, preferences, spread, max_per_node } = self;
-        !preferences.is_empty() || !spread.is_empty() || max_per_node.is_some()
+        let Self { constraints: _, preferences, spread, max_per_node, relations, is_related } = self;
+        let counts = !spread.is_empty() || max_per_node.is_some();
+        !preferences.is_empty() || counts || !relations.is_empty() || *is_related
+    }
+
+    /// Other services have all of them.
+    pub(crate) fn are_of_others(&self) -> bool {
+        let Self { constraints, preferences, spread, max_per_node, relations, is_related: _ } = self;
+        let has_own = !(constraints.is_empty() && preferences.is_empty() && spread.is_empty());
+        !has_own && max_per_node.is_none() && relations.iter().all(|relation| relation.is_of_other)
     }
 
     /// Why no pod can be on a node with these labels, however many others there are.
@@ -156,7 +181,9 @@ impl NodeRules {
         let broken = self.broken_by(node, labels).map(|one| one.explain(labels));
         let hard = self.spread.iter().filter(|spread| spread.hard);
         let unlabelled = hard.filter(|spread| spread.domain(node, labels).is_none()).map(no_domain);
-        broken.into_iter().chain(unlabelled).next()
+        let near = self.relations.iter().filter(|one| one.hard && one.kind == RelationKind::Near);
+        let far = near.filter(|one| domain_of(&one.key, node, labels).is_none()).map(no_label);
+        broken.into_iter().chain(unlabelled).chain(far).next()
     }
 
     pub fn has_hard_spread(&self) -> bool {
@@ -171,6 +198,11 @@ impl NodeRules {
 
 pub(crate) fn no_domain(spread: &Spread) -> String {
     format!("has no label {}, over which the service is spread", spread.key())
+}
+
+/// A node without the label is near to nothing.
+pub(crate) fn no_label(rule: &Relation) -> String {
+    format!("has no label {}, by which the service runs near {}", rule.key, rule.service)
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

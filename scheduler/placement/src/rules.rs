@@ -1,16 +1,18 @@
 //! The rules of a service that count its pods or only prefer a node, and their judgement of each node. A
 //! constraint is a filter.
 //!
-//! Counts belong to a generation and grow within a batch; those of a node belong to the service.
+//! Counts belong to a generation and grow within a batch; those of a node belong to the service, and those of
+//! a relation to the other service.
 //!
 //! Tests: beside the code, tests
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use model::ids::ServiceName;
 use model::node::Node;
 use model::spec::Spread;
 
@@ -18,17 +20,21 @@ use crate::candidate::Candidate;
 use crate::filter::{EvalContext, Reason, is_domain};
 use crate::placed::PodsByNode;
 use crate::policy::Weights;
+use crate::related::RelationState;
 use crate::requirements::{Generation, NodeRules, Requirements, no_domain};
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
-use crate::whole::WholeSpread;
+use crate::whole::{WholeCluster, WholeSpread};
 
 /// Pods of a service on nodes, by index in the snapshot.
 type OnNodes = Rc<RefCell<HashMap<u32, u64>>>;
 
 pub(crate) struct RuleState {
     rules: Arc<NodeRules>,
+    /// `None` for a pushed pod.
+    service: Option<ServiceName>,
     spreads: Vec<SpreadState>,
+    relations: Vec<RelationState>,
     on_nodes: OnNodes,
 }
 
@@ -48,7 +54,7 @@ struct Domain {
     is_eligible: bool,
 }
 
-/// Of a node: its domain for each rule of `spread`.
+/// Of a node: its domain for each rule of `spread`, and for each relation that is not of single nodes.
 pub(crate) type Domains = Box<[Option<u32>]>;
 
 impl RuleState {
@@ -63,13 +69,17 @@ impl RuleState {
         let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
         let spread = |rule: &Spread| SpreadState::new(snapshot, rule, placed, requirements, context);
         let mut spreads: Vec<SpreadState> = rules.spread.iter().map(spread).collect();
+        let service = generation.map(|of| of.service.clone());
+        let relation = |rule| RelationState::new(snapshot, rule, service.as_ref());
+        let mut relations: Vec<RelationState> = rules.relations.iter().map(relation).collect();
         if let Some(whole) = snapshot.whole() {
             spreads.iter_mut().zip(&whole.spreads).for_each(|(spread, whole)| spread.set_whole(whole));
+            relations.iter_mut().zip(&whole.relations).for_each(|(one, whole)| one.set_whole(whole));
         }
         let of_service = generation.and_then(|of| snapshot.placed().services.get(&of.service));
         let by_index = |(name, pods): (_, &u64)| Some((snapshot.index_of(name)?, *pods));
         let on_nodes: HashMap<u32, u64> = of_service.into_iter().flatten().filter_map(by_index).collect();
-        Some(Self { rules, spreads, on_nodes: Rc::new(RefCell::new(on_nodes)) })
+        Some(Self { rules, service, spreads, relations, on_nodes: Rc::new(RefCell::new(on_nodes)) })
     }
 
     /// Another generation of the same service, in the same batch.
@@ -83,25 +93,71 @@ impl RuleState {
         self.spreads.iter_mut().for_each(|spread| spread.add(node));
     }
 
+    /// The service whose pods count for the relations of others.
+    pub(crate) fn related_service(&self) -> Option<&ServiceName> {
+        let counts = self.rules.is_related || self.has_relations();
+        self.service.as_ref().filter(|_| counts)
+    }
+
+    pub(crate) fn has_relations(&self) -> bool {
+        !self.relations.is_empty()
+    }
+
+    /// A pod of this service was placed.
+    pub(crate) fn note(&mut self, service: &ServiceName, node: u32) {
+        self.relations.iter_mut().for_each(|relation| relation.note(service, node));
+    }
+
+    fn of_nodes(&self) -> impl Iterator<Item = &RelationState> {
+        self.relations.iter().filter(|relation| relation.is_of_nodes())
+    }
+
+    fn of_domains(&self) -> impl Iterator<Item = &RelationState> {
+        self.relations.iter().filter(|relation| !relation.is_of_nodes())
+    }
+
     pub(crate) fn domains_of(&self, node: u32) -> Domains {
-        self.spreads.iter().map(|spread| spread.domain_of[node as usize]).collect()
+        let spreads = self.spreads.iter().map(|spread| spread.domain_of[node as usize]);
+        spreads.chain(self.of_domains().map(|relation| relation.domain_index(node))).collect()
     }
 
     /// Closed domains may open again: the others get pods.
     pub(crate) fn is_open(&self, domains: &Domains) -> bool {
-        self.spreads.iter().zip(domains).all(|(spread, domain)| spread.is_open(*domain))
+        let (of_spreads, of_relations) = domains.split_at(self.spreads.len());
+        self.spreads.iter().zip(of_spreads).all(|(spread, domain)| spread.is_open(*domain))
+            && self.of_domains().zip(of_relations).all(|(relation, domain)| relation.is_open(*domain))
     }
 
     /// Holds for the rest of the batch.
     pub(crate) fn is_full(&self, node: u32) -> bool {
-        self.rules.max_per_node.is_some_and(|most| self.on_node(node) >= most.get())
+        self.has_too_many(node).is_some()
+            || self.of_nodes().any(|relation| !relation.is_open(relation.domain_index(node)))
+    }
+
+    fn has_too_many(&self, node: u32) -> Option<NonZeroU64> {
+        self.rules.max_per_node.filter(|most| self.on_node(node) >= most.get())
     }
 
     pub(crate) fn refusals(&self, node: u32) -> Vec<(Reason, String)> {
-        let on_node = self.on_node(node);
-        let full = self.rules.max_per_node.filter(|_| self.is_full(node)).map(|most| too_many(on_node, most));
+        let full = self.has_too_many(node).map(|most| too_many(self.on_node(node), most));
         let spread = self.spreads.iter().filter_map(|spread| Some((Reason::SPREAD, spread.refusal(node)?)));
-        full.map(|detail| (Reason::MAX_PER_NODE, detail)).into_iter().chain(spread).collect()
+        let refused = full.map(|detail| (Reason::MAX_PER_NODE, detail)).into_iter().chain(spread);
+        let of_relation = |one: &RelationState| Some((one.reason(), one.refusal(node)?));
+        refused.chain(self.relations.iter().filter_map(of_relation)).collect()
+    }
+
+    pub(crate) fn reasons(&self, node: u32) -> BTreeSet<Reason> {
+        self.refusals(node).into_iter().map(|(reason, _)| reason).collect()
+    }
+
+    /// A node that joins would have nothing against it.
+    pub(crate) fn allows_new_node(&self, node: u32) -> bool {
+        let closed = self.relations.iter().filter(|one| one.refusal(node).is_some());
+        closed.clone().all(RelationState::is_of_nodes)
+            && self
+                .reasons(node)
+                .iter()
+                .all(|one| [Reason::MAX_PER_NODE, Reason::ANTI_AFFINITY].contains(one))
     }
 
     /// The change of the rule that lets the node take one more pod; `None` if a label is missing.
@@ -109,21 +165,30 @@ impl RuleState {
         if reason == Reason::MAX_PER_NODE {
             return Some(format!("`max_per_node: {}`", self.on_node(node) + 1));
         }
+        if reason != Reason::SPREAD {
+            let closed = self.relations.iter().find(|relation| relation.refusal(node).is_some());
+            return closed.map(RelationState::relaxed);
+        }
         let closed = self.spreads.iter().find(|spread| !spread.is_open(spread.domain_of[node as usize]))?;
         let domain = closed.domain_of[node as usize]?;
         let skew = closed.domains[domain as usize].pods + 1 - closed.least;
         Some(format!("`max_skew: {skew}` of {}", closed.rule.key()))
     }
 
-    /// The same for all nodes of these domains; only rises within a batch.
+    /// The same for all nodes of these domains.
     pub(crate) fn domain_load(&self, domains: &Domains, weights: &Weights) -> LoadScore {
-        let of_one = |(spread, domain): (&SpreadState, &Option<u32>)| spread.load(*domain, weights);
-        self.spreads.iter().zip(domains).map(of_one).sum()
+        let (of_spreads, of_relations) = domains.split_at(self.spreads.len());
+        let of_spread = |(spread, domain): (&SpreadState, &Option<u32>)| spread.load(*domain, weights);
+        let spreads: LoadScore = self.spreads.iter().zip(of_spreads).map(of_spread).sum();
+        let relations = self.of_domains().zip(of_relations);
+        spreads + relations.map(|(relation, domain)| relation.load(*domain, weights)).sum::<LoadScore>()
     }
 
-    /// Constant.
-    pub(crate) fn preference_load(&self, candidate: &Candidate) -> LoadScore {
-        self.missed(candidate).map(score::preference_load).sum()
+    /// Only rises within a batch.
+    pub(crate) fn node_load(&self, node: u32, candidate: &Candidate, weights: &Weights) -> LoadScore {
+        let preferences: LoadScore = self.missed(candidate).map(score::preference_load).sum();
+        let relations = self.of_nodes().map(|relation| relation.load(relation.domain_index(node), weights));
+        preferences + relations.sum::<LoadScore>()
     }
 
     pub(crate) fn terms(&self, node: u32, candidate: &Candidate, weights: &Weights) -> Vec<TermScore> {
@@ -139,7 +204,8 @@ impl RuleState {
             }
         };
         let soft = self.spreads.iter().filter(|spread| !spread.rule.hard);
-        preferences.chain(soft.map(of_spread)).collect()
+        let relations = self.relations.iter().filter_map(|relation| relation.term(node, weights));
+        preferences.chain(soft.map(of_spread)).chain(relations).collect()
     }
 
     fn missed<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = u32> + 'a {
@@ -148,9 +214,10 @@ impl RuleState {
         missed.map(|(_, weight)| *weight)
     }
 
-    /// The domains of these nodes, and the one with the fewest pods, for a snapshot of these nodes.
-    pub(crate) fn whole(&self, nodes: &[u32]) -> Vec<WholeSpread> {
-        self.spreads.iter().map(|spread| spread.whole(nodes)).collect()
+    /// For a snapshot of these nodes: their domains, and the one with the fewest pods.
+    pub(crate) fn set_whole(&self, nodes: &[u32], whole: &mut WholeCluster) {
+        whole.spreads = self.spreads.iter().map(|spread| spread.whole(nodes)).collect();
+        whole.relations = self.relations.iter().map(|relation| relation.whole(nodes)).collect();
     }
 
     pub(crate) fn on_node(&self, node: u32) -> u64 {

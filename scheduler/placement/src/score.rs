@@ -26,6 +26,10 @@ pub enum LoadTerm {
     ZoneSiblings,
     /// Pods of the same generation in the domain of a rule `spread`.
     DomainSiblings,
+    /// Pods that should be elsewhere, in the same domain.
+    AntiAffinity,
+    /// No pod of the service in the domain, near which it should be.
+    Affinity,
     /// A preference that the node does not satisfy.
     Preference,
     /// The sum of all pressure, where other terms come first.
@@ -63,6 +67,8 @@ impl LoadTerm {
             Self::NodeSiblings => "node_siblings",
             Self::ZoneSiblings => "zone_siblings",
             Self::DomainSiblings => "domain_siblings",
+            Self::AntiAffinity => "anti_affinity",
+            Self::Affinity => "affinity",
             Self::Preference => "preference",
             Self::Pressure => "pressure",
             Self::FreeCpu => "free_cpu",

@@ -158,9 +158,9 @@ impl Trial<'_> {
     fn add_one_like(&self, node: &Node) -> Option<String> {
         let empty = Node { used: Resources::default(), given_ids: BTreeMap::new(), ..node.clone() };
         let why = "lets it run, for nothing else is missing than room";
-        let counted = self.counted_against(node);
+        let counted = self.rules.as_ref().zip(self.snapshot.index_of(&node.name));
         let fits = self.passes_filters(&empty, self.needs)
-            && counted.iter().all(|reason| *reason == Reason::MAX_PER_NODE);
+            && counted.is_none_or(|(rules, index)| rules.allows_new_node(index));
         fits.then(|| format!("another node like {} {why}", node.name))
     }
 }

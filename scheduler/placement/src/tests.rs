@@ -8,10 +8,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::ids::{NodeName, PodId};
+use model::ids::{NodeName, PodId, ServiceName};
 use model::node::{Node, NodeKind, NodeSettings, NodeState, Psi, Resource, ResourceIds, Resources};
 use model::pod::Refusal;
-use model::spec::{FORM_WITH_RULES, HostPorts, Placement, PlacementProfile, Preference, Spread};
+use model::spec::{
+    FORM_WITH_RULES, HostPorts, Placement, PlacementProfile, Preference, Relation, RelationKind, Spread,
+    domain_of,
+};
 use proptest::prelude::*;
 
 use super::testing::{NOW, generation, ids, node, pod};
@@ -20,6 +23,7 @@ use super::*;
 mod profiles;
 mod rebalance;
 mod recorded;
+mod related;
 
 fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
     snapshot_by(Weights::default(), nodes)
@@ -176,7 +180,38 @@ fn rules_hold(before: &[Node], placed: &PlacedPods, pod: &PodRequest, node: &Nod
         let domain = rule.domain(&node.name, &node.facts.labels);
         !rule.hard || domain.is_some_and(|domain| all[domain] < least + rule.max_skew.get())
     };
-    rules.max_per_node.is_none_or(|most| on_node < most.get()) && rules.spread.iter().all(has_place)
+    rules.max_per_node.is_none_or(|most| on_node < most.get())
+        && rules.spread.iter().all(has_place)
+        && rules.relations.iter().all(|rule| relation_holds(before, placed, pod, node, rule))
+}
+
+/// How many pods of the other service are beside the node, and on all nodes.
+fn related_pods(before: &[Node], placed: &PlacedPods, node: &Node, rule: &Relation) -> (u64, u64) {
+    let of = match rule.kind {
+        RelationKind::Near => placed.staying.get(&rule.service),
+        RelationKind::Apart => placed.services.get(&rule.service),
+    };
+    let on = |node: &Node| of.and_then(|of| of.get(&node.name)).copied().unwrap_or(0);
+    let domain = |node: &'_ Node| domain_of(&rule.key, &node.name, &node.facts.labels).map(str::to_owned);
+    let own = domain(node);
+    let beside = before.iter().filter(|other| own.is_some() && domain(other) == own).map(on).sum();
+    (beside, before.iter().map(on).sum())
+}
+
+fn relation_holds(
+    before: &[Node],
+    placed: &PlacedPods,
+    pod: &PodRequest,
+    node: &Node,
+    rule: &Relation,
+) -> bool {
+    let (beside, all) = related_pods(before, placed, node, rule);
+    let is_to_itself = pod.generation.as_ref().is_some_and(|of| of.service == rule.service);
+    !rule.hard
+        || match rule.kind {
+            RelationKind::Apart => beside == 0,
+            RelationKind::Near => beside > 0 || is_to_itself && all == 0,
+        }
 }
 
 fn rule_load(
@@ -195,7 +230,13 @@ fn rule_load(
         let pods = domain_pods(before, &of, rule)[domain].min(8);
         (!rule.hard).then(|| pods * u64::from(policy.weights.sibling) * u64::from(rule.weight) / 50)
     };
-    missed + rules.spread.iter().filter_map(of_spread).sum::<u64>()
+    let of_relation = |rule: &&Relation| {
+        let (beside, _) = related_pods(before, placed, node, rule);
+        let counted = if rule.kind == RelationKind::Apart { beside.min(8) } else { u64::from(beside == 0) };
+        counted * u64::from(policy.weights.sibling) * u64::from(rule.weight) / 50
+    };
+    let related: u64 = rules.relations.iter().filter(|rule| !rule.hard).map(|rule| of_relation(&rule)).sum();
+    missed + related + rules.spread.iter().filter_map(of_spread).sum::<u64>()
 }
 
 fn any_psi() -> impl Strategy<Value = Option<Psi>> {
@@ -279,6 +320,21 @@ fn any_spread() -> impl Strategy<Value = Spread> {
     )
 }
 
+fn any_relation() -> impl Strategy<Value = Relation> {
+    let key = prop_oneof![2 => Just("zone"), 1 => Just("rack"), 2 => Just("node.hostname")];
+    let kind = prop_oneof![Just(RelationKind::Near), Just(RelationKind::Apart)];
+    (0..3u8, key, kind, any::<bool>(), 1..=100u32, any::<bool>()).prop_map(
+        |(service, key, kind, hard, weight, is_of_other)| Relation {
+            service: ServiceName::new(format!("s{service}")).unwrap(),
+            key: key.to_owned(),
+            kind,
+            hard,
+            weight,
+            is_of_other,
+        },
+    )
+}
+
 /// Of a service, or of a pod without one.
 fn any_rules() -> impl Strategy<Value = Option<Arc<NodeRules>>> {
     let constraint = || {
@@ -292,18 +348,21 @@ fn any_rules() -> impl Strategy<Value = Option<Arc<NodeRules>>> {
     let preferences = prop::collection::vec((constraint(), 1..=100u32), 0..3);
     let spread = prop_oneof![2 => Just(Vec::new()), 2 => prop::collection::vec(any_spread(), 1..3)];
     let max_per_node = prop_oneof![2 => Just(None), 1 => (1..4u64).prop_map(NonZeroU64::new)];
-    (constraint(), preferences, spread, max_per_node).prop_map(
-        |(constraint, preferences, spread, max_per_node)| {
+    let relations = prop_oneof![2 => Just(Vec::new()), 2 => prop::collection::vec(any_relation(), 1..3)];
+    (constraint(), preferences, spread, max_per_node, relations).prop_map(
+        |(constraint, preferences, spread, max_per_node, relations)| {
             let named = |text: &&str| !text.is_empty();
             let preferences = preferences.into_iter().filter(|(when, _)| named(when));
-            NodeRules::of(&Placement {
+            let placement = Placement {
                 constraints: [constraint].into_iter().filter(named).map(str::to_owned).collect(),
                 preferences: preferences
                     .map(|(when, weight)| Preference { when: when.to_owned(), weight })
                     .collect(),
                 spread,
                 max_per_node,
-            })
+                ..Placement::default()
+            };
+            NodeRules::with_relations(&placement, relations, false)
         },
     )
 }
@@ -336,10 +395,15 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let rules = (any_rules(), any_rules());
     (prop::collection::vec((requirements, named), 0..40), rules).prop_map(|(pods, rules)| {
         let of = |(service, spec)| generation(&format!("s{service}"), &format!("spec{spec}"));
-        let rules_of = |(service, _)| match service {
-            0 => rules.0.clone(),
-            1 => rules.1.clone(),
-            _ => None,
+        let all = rules.0.iter().chain(&rules.1).flat_map(|rules| &rules.relations);
+        let related: BTreeSet<ServiceName> = all.map(|rule| rule.service.clone()).collect();
+        let rules_of = |(service, _)| {
+            let own = [&rules.0, &rules.1].into_iter().nth(service).cloned().flatten();
+            if !related.contains(&of((service, 0)).service) {
+                return own;
+            }
+            let own = own.map(|own| (*own).clone()).unwrap_or_default();
+            Some(Arc::new(NodeRules { is_related: true, ..own }))
         };
         let pods = pods.into_iter().enumerate();
         let one = |(i, (requirements, named)): (usize, (Requirements, Option<_>))| PodRequest {
@@ -365,7 +429,11 @@ fn any_placed() -> impl Strategy<Value = PlacedPods> {
             let of_service: &mut PodsByNode = services.entry(generation.service.clone()).or_default();
             nodes.iter().for_each(|(node, count)| *of_service.entry(node.clone()).or_default() += count);
         }
-        PlacedPods { generations, services, ordinals: HashMap::new() }
+        let (s2, of_s2) = (ServiceName::new("s2").unwrap(), generations[&generation("s1", "spec0")].clone());
+        services.insert(s2, of_s2);
+        let few = |nodes: &PodsByNode| nodes.iter().map(|(node, pods)| (node.clone(), pods / 4)).collect();
+        let staying = services.iter().map(|(name, nodes)| (name.clone(), few(nodes))).collect();
+        PlacedPods { generations, services, staying, ordinals: HashMap::new() }
     })
 }
 
@@ -503,8 +571,13 @@ proptest! {
     ) {
         let mut with_more = nodes.clone();
         with_more.push(Node { name: NodeName::new("n00").unwrap(), ..more });
-        // A new domain has the fewest pods, and those of a hard spread wait for it.
-        let first = pods.iter().find(|pod| pod.requirements.rules.as_ref().is_none_or(|r| !r.has_hard_spread()));
+        // A new domain has the fewest pods, and those of a hard spread wait for it. The first pod may choose
+        // a small one for those that are near to it.
+        let is_hard = |rules: &NodeRules| {
+            let mut near = rules.relations.iter().filter(|rule| rule.kind == RelationKind::Near);
+            rules.has_hard_spread() || near.any(|rule| rule.hard)
+        };
+        let first = pods.iter().find(|pod| pod.requirements.rules.as_deref().is_none_or(|rules| !is_hard(rules)));
         let alike: Vec<_> = first.into_iter().flat_map(|pod| std::iter::repeat_n(pod.clone(), 10)).collect();
         let fitting = |nodes: &[Node]| place_beside(&placed, nodes, &alike).iter().flatten().count();
         prop_assert!(fitting(&with_more) >= fitting(&nodes));

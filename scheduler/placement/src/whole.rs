@@ -25,6 +25,9 @@ pub(crate) struct WholeCluster {
     /// For each rule of `spread`.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) spreads: Vec<WholeSpread>,
+    /// For each relation to a service.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) relations: Vec<WholeRelation>,
     /// Only with another profile than `default`.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) measures: ClusterMeasures,
@@ -40,6 +43,14 @@ pub(crate) struct WholeSpread {
     /// This domain.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) fewest: Option<String>,
+    /// By domain, of the nodes that are there.
+    pub(crate) pods: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WholeRelation {
+    /// The other service has pods, wherever they are.
+    pub(crate) is_somewhere: bool,
     /// By domain, of the nodes that are there.
     pub(crate) pods: BTreeMap<String, u64>,
 }

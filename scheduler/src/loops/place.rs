@@ -14,7 +14,7 @@ use model::pod::Refusal;
 use model::pod::payload::Payload;
 use model::spec::PlacementProfile;
 use pending::{
-    Intake, MIN_BATCH, PendingPod, batch_limit, class_of, group_by_node, locate_volumes, next_batch_size,
+    Intake, MIN_BATCH, PendingPod, SeenMark, batch_limit, class_of, group_by_node, locate_volumes, next_batch_size,
     parked, read_needs, read_services,
 };
 use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest, decide_and_record};
@@ -389,10 +389,11 @@ impl PlacementLoop {
 }
 
 fn counted(pod: &PendingPod) -> Option<CountedAssignment> {
-    let seen_mark = pod.seen_mark.as_ref()?.to_string();
+    let SeenMark { own, related, is_awaited } = &**pod.seen_mark.as_ref()?;
     let rules = pod.request.requirements.rules.as_ref();
-    let opens_domains = rules.is_some_and(|rules| rules.has_hard_spread());
-    Some(CountedAssignment { seen_mark, next_mark: String::new(), opens_domains })
+    let opens_domains = *is_awaited || rules.is_some_and(|rules| rules.has_hard_spread());
+    let (seen_mark, related) = (own.clone(), related.clone());
+    Some(CountedAssignment { seen_mark, next_mark: String::new(), opens_domains, related })
 }
 
 /// There may be a hundred thousand unschedulable pods.

@@ -14,6 +14,7 @@ mod killing;
 mod placing;
 mod planning;
 mod rebalancing;
+mod related;
 mod stateful;
 mod violations;
 mod waking;

@@ -80,6 +80,7 @@ impl Director {
             | Scenario::HandOver
             | Scenario::Rules
             | Scenario::Waking
+            | Scenario::Related
             | Scenario::Ordinals
             | Scenario::Global
             | Scenario::Drains

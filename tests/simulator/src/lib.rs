@@ -87,6 +87,7 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
         | Scenario::HandOver
         | Scenario::Rules
         | Scenario::Waking
+        | Scenario::Related
         | Scenario::Ordinals
         | Scenario::Global
         | Scenario::Drains

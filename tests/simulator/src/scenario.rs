@@ -34,6 +34,8 @@ pub enum Scenario {
     Rules,
     /// `Rules`, and no hint ever reaches a scheduler: pods that fit nowhere for a while are found by looks.
     Waking,
+    /// Random faults on services that keep away from each other.
+    Related,
     /// Random faults on stateful services.
     Ordinals,
     /// Random faults on global services while operators relabel, drain and uncordon nodes.
@@ -61,6 +63,7 @@ impl Scenario {
         Scenario::OldCopy,
         Scenario::Rules,
         Scenario::Waking,
+        Scenario::Related,
         Scenario::Ordinals,
         Scenario::Global,
         Scenario::Drains,

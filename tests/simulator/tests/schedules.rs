@@ -240,6 +240,8 @@ scenarios! {
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_pod_that_fits_by_now_runs_although_no_hint_arrives:
         Waking, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    services_that_keep_away_from_each_other_are_never_assigned_to_one_node:
+        Related, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     each_eligible_node_has_one_pod_of_a_global_service:
         Global, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
@@ -460,6 +462,14 @@ ablations! {
     with_neither_looks_nor_a_resync, seed 0:
         "unpark", "local function first_of(class)" => "local function first_of(class)\n  do return end",
         "does not converge";
+    Related {
+    with_an_assignment_beside_a_service_that_was_not_compared, seed 0:
+        // In a small cluster a node refuses, too.
+        "assign", "nodes[tostring(n)] = read_node(n) end" =>
+            "nodes[tostring(n)] = read_node(n) end \
+             for _, node in pairs(nodes) do if node.refusal == 'crowded' then node.refusal = nil end end \
+             for _, of in pairs(counted) do of.related = '' end",
+        "rules: ";
     }
     Drains {
     with_an_uncordoned_node_that_is_drained_further, seed 2:

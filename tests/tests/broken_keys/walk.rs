@@ -79,9 +79,8 @@ fn kind_type(key: &str) -> &'static str {
     };
     match kind {
         "events" | "decisions" => "stream",
-        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
-            "hash"
-        }
+        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "relations" | "routes"
+        | "proxies" | "ep:" => "hash",
         "uq:class" | "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" | "prepared:" => {
             "hash"
         }

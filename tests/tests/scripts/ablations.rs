@@ -2,7 +2,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, named_resources, nodes, unschedulable, volumes};
+use crate::{addresses, checks, host_ports, named_resources, nodes, relations, unschedulable, volumes};
 
 macro_rules! notices {
     ($(
@@ -48,6 +48,8 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_ids: named_resources::many_drain_one_node_with_ids, "_prelude",
         "if ids then each_id(ids, release_field) end" => "", "keeps the id";
+    an_assignment_that_ignores_the_mark_of_a_related_service: relations::two_schedulers_place_a_pair, "assign",
+        "or service.related == ''" => "or true", "are both on w1";
     an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "_prelude",
         "redis.call('HGET', addresses, '#' .. number) == name" => "true", "is told, and these are listed";
     an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",

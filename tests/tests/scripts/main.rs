@@ -29,6 +29,7 @@ mod operations;
 mod payloads;
 mod phases;
 mod recovery;
+mod relations;
 mod replacing;
 mod routes;
 mod scale;

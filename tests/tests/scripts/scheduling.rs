@@ -341,7 +341,7 @@ async fn a_service_whose_rules_count_its_pods_has_no_assignment_between_a_look_a
     };
     let assign = async |pods: &[(usize, usize)], seen: &str, next: &str| {
         let (seen_mark, next_mark) = (seen.to_owned(), next.to_owned());
-        let counted = CountedAssignment { seen_mark, next_mark, opens_domains: true };
+        let counted = CountedAssignment { seen_mark, next_mark, opens_domains: true, related: Vec::new() };
         let mut assignments = Vec::new();
         for (pod, node) in pods {
             let one = fixture.assignment(&sessions[*node], payloads[*pod].clone()).await;

@@ -211,6 +211,13 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             "no node satisfies its rules: a has no label rack, over which the service is spread; label a node with \
              `kubeleet node label`, or add --allow-partial",
         ),
+        (
+            "no label of a place near another service",
+            json!({"placement": {"affinity": [{"service": "db", "by": "rack", "hard": true}]}}),
+            vec![a.clone()],
+            "no node satisfies its rules: a has no label rack, by which the service runs near db; label a node with \
+             `kubeleet node label`, or add --allow-partial",
+        ),
         ("a label that need not be", json!({"placement": {"spread": [{"by": "rack"}]}}), vec![a.clone()], ""),
         ("a port that the engine chooses", json!({"ports": [80], "replicas": 9}), vec![a.clone()], ""),
         ("as many pods as the nodes take", json!({"replicas": 200}), vec![a.clone(), b.clone()], ""),

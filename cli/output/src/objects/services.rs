@@ -4,7 +4,8 @@ use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
 use model::spec::{
-    Kind, OnDisconnect, Placement, PlacementProfile, Preference, Spread, Stateful, UpdateOrder,
+    Kind, OnDisconnect, Placement, PlacementProfile, Preference, Relation, RelationKind, Spread, Stateful,
+    UpdateOrder,
 };
 
 use super::jobs::{cron_line, job_line};
@@ -146,14 +147,26 @@ fn mode(service: &ServiceView) -> String {
 }
 
 fn rules(placement: &Placement) -> Vec<String> {
-    let Placement { constraints, preferences, spread, max_per_node } = placement;
+    let Placement { constraints, preferences, spread, max_per_node, affinity: _, anti_affinity: _ } =
+        placement;
     let preference = |one: &Preference| format!("prefers {} (weight {})", one.when, one.weight);
     let spread_over = |one: &Spread| match one.hard {
         true => format!("spread over {}, at most {} apart", one.by, one.max_skew),
         false => format!("spread over {} (weight {})", one.by, one.weight),
     };
     let most = max_per_node.map(|most| format!("at most {most} on a node"));
-    let hard = constraints.iter().cloned().chain(most);
+    let relation = |one: Relation| {
+        let (kind, place) = match one.kind {
+            RelationKind::Near => ("near", "with"),
+            RelationKind::Apart => ("away from", "without"),
+        };
+        let by = if one.is_by_node() { "node" } else { &one.key };
+        match one.hard {
+            true => format!("{kind} {}: only on a {by} {place} its pods", one.service),
+            false => format!("{kind} {} by {by} (weight {})", one.service, one.weight),
+        }
+    };
+    let hard = constraints.iter().cloned().chain(most).chain(placement.relations().map(relation));
     hard.chain(spread.iter().map(spread_over)).chain(preferences.iter().map(preference)).collect()
 }
 

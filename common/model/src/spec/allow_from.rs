@@ -23,20 +23,7 @@ impl AllowFrom {
 
     /// Within an app, short names mean its services; names of other apps end with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
-        let Some(app) = app else {
-            return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());
-        };
-        let is_of_app = |name: &str| ServiceName::new(name).is_ok_and(|name| app.short_name(&name).is_some());
-        let normal = |name: String| {
-            if is_of_app(whole(&name)) {
-                whole(&name).to_owned()
-            } else if name.ends_with(WHOLE) {
-                name
-            } else {
-                format!("{app}-{name}")
-            }
-        };
-        Self(self.0.into_iter().map(normal).collect())
+        Self(self.0.into_iter().map(|name| in_app(app, name)).collect())
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
@@ -54,7 +41,20 @@ impl AllowFrom {
     }
 }
 
-fn whole(name: &str) -> &str {
+/// The name of a service as it is stored.
+pub(super) fn in_app(app: Option<&AppName>, name: String) -> String {
+    let Some(app) = app else { return whole(&name).to_owned() };
+    let is_of_app = |name: &str| ServiceName::new(name).is_ok_and(|name| app.short_name(&name).is_some());
+    if is_of_app(whole(&name)) {
+        whole(&name).to_owned()
+    } else if name.ends_with(WHOLE) {
+        name
+    } else {
+        format!("{app}-{name}")
+    }
+}
+
+pub(super) fn whole(name: &str) -> &str {
     name.strip_suffix(WHOLE).unwrap_or(name)
 }
 

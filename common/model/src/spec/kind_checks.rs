@@ -84,7 +84,7 @@ pub(super) fn global_violations(replicas: u32, fields: &ServiceFields, pod: &Pod
     if !pod.mode.is_global() {
         return Vec::new();
     }
-    let Placement { constraints: _, preferences: _, spread, max_per_node } =
+    let Placement { constraints: _, preferences: _, spread, max_per_node, affinity, anti_affinity } =
         fields.placement.clone().unwrap_or_default();
     let one_each = "a global service has one pod on each eligible node: leave it out";
     let wrong = [
@@ -93,6 +93,8 @@ pub(super) fn global_violations(replicas: u32, fields: &ServiceFields, pod: &Pod
         (pod.stateful.is_some(), "/stateful", "the pods of a global service are known by their nodes"),
         (!spread.is_empty(), "/placement/spread", one_each),
         (max_per_node.is_some(), "/placement/max_per_node", one_each),
+        (!affinity.is_empty(), "/placement/affinity", one_each),
+        (!anti_affinity.is_empty(), "/placement/anti_affinity", one_each),
     ];
     let wrong = wrong.into_iter().filter(|(is_wrong, ..)| *is_wrong);
     wrong.map(|(_, pointer, why)| Violation::new(pointer, why)).collect()

@@ -71,6 +71,10 @@ mod tests {
             (json!({"stateful": true}), "/stateful the pods of a global service"),
             (json!({"placement": {"spread": [{"by": "zone"}]}}), "/placement/spread a global"),
             (json!({"placement": {"max_per_node": 1}}), "/placement/max_per_node a global"),
+            (
+                json!({"placement": {"anti_affinity": [{"service": "web"}]}}),
+                "/placement/anti_affinity a global",
+            ),
             (json!({"kind": "job"}), "/mode is for services"),
         ] {
             let mut fields = fields;

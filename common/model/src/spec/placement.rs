@@ -2,17 +2,23 @@
 //!
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
+mod checks;
 mod node_constraint;
+mod relation;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use self::node_constraint::{HOST_NAME, LABELS};
+use self::checks::{default_weight, weight_violation};
+pub(super) use self::checks::{label_of, label_violation};
+use self::node_constraint::HOST_NAME;
 pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
+pub use self::relation::{Affinity, AntiAffinity, Relation, RelationKind};
+use super::allow_from::in_app;
 use super::{Violation, units};
-use crate::ids::NodeName;
+use crate::ids::{AppName, NodeName, ServiceName};
 
 /// The form of a stored specification whose service has rules that must hold, is stateful or global, or asks
 /// for named resources. Earlier schedulers know none of these: they cannot read it, and place no pod of it.
@@ -21,8 +27,6 @@ const MAX_CONSTRAINTS: usize = 32;
 const MAX_PREFERENCES: usize = 16;
 /// A scheduler keeps the nodes of each combination of values apart.
 const MAX_SPREADS: usize = 3;
-const MAX_WEIGHT: u32 = 100;
-const MAX_KEY: usize = 63;
 const MAX_COUNT: u64 = 100_000;
 
 /// Rules for the nodes that run the pods. They hold when a pod is placed; of the constraints a pod whose node
@@ -50,6 +54,14 @@ pub struct Placement {
     )]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 100000, example = 1)]
     pub max_per_node: Option<NonZeroU64>,
+    /// Services near whose pods the pods run. They need not exist yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub affinity: Vec<Affinity>,
+    /// Services away from whose pods the pods run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub anti_affinity: Vec<AntiAffinity>,
 }
 
 /// A node without it counts as if it had more pods.
@@ -93,10 +105,6 @@ pub struct Spread {
     pub weight: u32,
 }
 
-fn default_weight() -> u32 {
-    50
-}
-
 fn default_skew() -> NonZeroU64 {
     NonZeroU64::MIN
 }
@@ -113,11 +121,26 @@ impl Placement {
 
     /// Whether a pod may have to wait because of where others of the service are.
     pub fn counts_strictly(&self) -> bool {
-        self.max_per_node.is_some() || self.spread.iter().any(|spread| spread.hard)
+        self.max_per_node.is_some()
+            || self.spread.iter().any(|spread| spread.hard)
+            || self.relations().any(|relation| relation.hard)
     }
 
-    pub(super) fn violations(&self) -> Vec<Violation> {
-        let Self { constraints, preferences, spread, max_per_node } = self;
+    pub fn relations(&self) -> impl Iterator<Item = Relation> {
+        relation::relations(&self.affinity, &self.anti_affinity)
+    }
+
+    /// Expands the names of services.
+    pub(super) fn of_app(mut self, app: Option<&AppName>) -> Self {
+        let near = self.affinity.iter_mut().map(|one| &mut one.service);
+        let all = near.chain(self.anti_affinity.iter_mut().map(|one| &mut one.service));
+        all.for_each(|name| *name = in_app(app, std::mem::take(name)));
+        self
+    }
+
+    /// `own` is the service.
+    pub(super) fn violations(&self, own: &ServiceName) -> Vec<Violation> {
+        let Self { constraints, preferences, spread, max_per_node, affinity, anti_affinity } = self;
         let mut found: Vec<Violation> = max_per_node
             .and_then(|most| count_violation(most, "/placement/max_per_node"))
             .into_iter()
@@ -146,6 +169,7 @@ impl Placement {
                 found.push(Violation::new(format!("{pointer}/by"), "is there twice"));
             }
         }
+        found.extend(relation::violations(own, affinity, anti_affinity));
         found
     }
 }
@@ -176,24 +200,12 @@ impl Spread {
     }
 }
 
-pub(super) fn label_of(by: &str) -> &str {
-    by.strip_prefix(LABELS).unwrap_or(by)
-}
-
 /// Of a label, or `node.hostname`; `None` if the node has no such label.
 pub fn domain_of<'a>(key: &str, node: &'a NodeName, labels: &'a BTreeMap<String, String>) -> Option<&'a str> {
     match key {
         HOST_NAME => Some(node.as_str()),
         key => labels.get(key).map(String::as_str),
     }
-}
-
-pub(super) fn label_violation(by: &str, pointer: &str) -> Option<Violation> {
-    let key = label_of(by);
-    let is_attribute = key.starts_with("node.") && key != HOST_NAME;
-    let is_wrong = key.is_empty() || key.len() > MAX_KEY || is_attribute || key.contains(char::is_whitespace);
-    let why = || format!("is a label of the nodes, such as zone, or {HOST_NAME}");
-    is_wrong.then(|| Violation::new(pointer, why()))
 }
 
 pub(super) fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violation> {
@@ -205,11 +217,6 @@ fn constraint_violation(text: &str, pointer: String) -> Option<Violation> {
     Some(Violation::new(pointer, why))
 }
 
-fn weight_violation(weight: u32, pointer: &str) -> Option<Violation> {
-    let is_valid = (1..=MAX_WEIGHT).contains(&weight);
-    (!is_valid).then(|| Violation::new(format!("{pointer}/weight"), format!("is from 1 to {MAX_WEIGHT}")))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -219,7 +226,8 @@ mod tests {
 
     fn told(json: serde_json::Value) -> Vec<String> {
         let placement: Placement = serde_json::from_value(json).unwrap();
-        placement.violations().iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect()
+        let found = placement.violations(&ServiceName::new("web").unwrap());
+        found.iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect()
     }
 
     #[test]
@@ -286,6 +294,10 @@ mod tests {
             (json!({"constraints": ["disk"]}), false, false),
             (json!({"max_per_node": 1}), false, true),
             (json!({"spread": [{"by": "rack", "hard": true}]}), false, true),
+            (json!({"affinity": [{"service": "cache"}]}), true, false),
+            (json!({"affinity": [{"service": "cache", "hard": true}]}), false, true),
+            (json!({"anti_affinity": [{"service": "db"}]}), false, true),
+            (json!({"anti_affinity": [{"service": "db", "hard": false}]}), true, false),
         ] {
             let placement: Placement = serde_json::from_value(rules).unwrap();
             assert_eq!(

@@ -52,8 +52,9 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
-    /// Rules for the nodes that run the pods: `constraints`, `preferences`, `spread` and `max_per_node`. They
-    /// hold when a pod is placed. A pod whose node no longer satisfies the constraints moves a minute later.
+    /// Rules for the nodes that run the pods: `constraints`, `preferences`, `spread`, `max_per_node`,
+    /// `affinity` and `anti_affinity`. They hold when a pod is placed. A pod whose node no longer satisfies
+    /// the constraints moves a minute later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"constraints": ["disk == ssd"]}))]
     pub placement: Option<Placement>,
@@ -91,6 +92,7 @@ impl ServiceFields {
             depends_on: self.depends_on.of_app(app),
             ingress: self.ingress.into_iter().map(IngressRule::normalize).collect(),
             allow_from: self.allow_from.map(|allowed| allowed.of_app(app)),
+            placement: self.placement.map(|placement| placement.of_app(app)),
             ..self
         }
     }
@@ -118,7 +120,7 @@ impl ServiceFields {
         violations.extend(allow_from.iter().flat_map(AllowFrom::violations));
         violations.extend(aliases.violations(name, app.as_ref()));
         violations.extend(update.iter().flat_map(|update| update.violations(pod)));
-        violations.extend(placement.iter().flat_map(Placement::violations));
+        violations.extend(placement.iter().flat_map(|placement| placement.violations(name)));
         violations
     }
 

@@ -114,6 +114,19 @@ impl Repair {
     }
 }
 
+/// Of relations between services.
+impl Repair {
+    /// Its owner must have it.
+    pub(super) fn add_relation(name: &str, owner: &str) -> Self {
+        scripted("add_relation", name, format!("service:{owner}"), owner, format!("adds {owner}"))
+    }
+
+    /// Its owner must not have it.
+    pub(super) fn remove_relation(name: &str, owner: &str) -> Self {
+        scripted("remove_relation", name, format!("service:{owner}"), owner, format!("removes {owner:.100}"))
+    }
+}
+
 impl Finding {
     pub fn repair(&self) -> String {
         match &self.repair {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::{KeyCopy, PodCopy, is_placed, no_numbers, raw, text};
-use super::{of_nodes, of_routes, of_volumes};
+use super::{of_nodes, of_relations, of_routes, of_volumes};
 use model::ids::PodId;
 use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
@@ -55,6 +55,7 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(of_volumes::unlisted_and_unknown(copy));
     found.extend(of_volumes::broken_or_without_node(copy));
     found.extend(of_routes::missing_and_stale(copy));
+    found.extend(of_relations::missing_and_stale(copy));
     found.sort_by(|a, b| (&a.key, &a.problem).cmp(&(&b.key, &b.problem)));
     found
 }

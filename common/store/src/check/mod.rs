@@ -6,6 +6,7 @@ mod finding;
 mod findings;
 mod key_copy;
 mod of_nodes;
+mod of_relations;
 mod of_routes;
 mod of_volumes;
 mod operations;

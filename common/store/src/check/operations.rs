@@ -129,6 +129,11 @@ impl Store {
             None if key == keys::ROUTES => {
                 copy.routes = self.fields_of(key).await?.into_iter().collect();
             }
+            None if key == keys::RELATIONS => {
+                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                let fields = self.fields_of(key).await?.into_iter();
+                copy.relations = fields.map(|(name, owners)| (text(name), text(owners))).collect();
+            }
             Some(("rv", node)) => drop(copy.removals.insert(node.to_owned(), self.members(key).await?)),
             Some(("volume", name)) => self.copy_volume(copy, name).await?,
             Some(("node", name)) => self.copy_node(copy, name).await?,
@@ -192,6 +197,7 @@ impl Store {
         let fields = self.fields_of(&format!("service:{name}")).await?;
         copy.service_specs.insert(name.to_owned(), text(&fields, "spec"));
         copy.service_routes.insert(name.to_owned(), text(&fields, "routes"));
+        copy.service_relations.insert(name.to_owned(), text(&fields, "related"));
         if let Ok(service) = ServiceName::new(name)
             && let Err(error) = read_service(&service, as_reply(&fields))
         {

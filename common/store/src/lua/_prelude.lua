@@ -740,6 +740,25 @@ local function write_routes(routes, services, service, before, after)
   if is_changed then redis.call('PUBLISH', 'wake:routes', service) end
 end
 
+-- By service, the names of the others whose rules for placement name it.
+local function write_relations(relations, service, before, after)
+  local wanted, named = {}, {}
+  for other in string.gmatch(after, '%S+') do wanted[other], named[other] = true, true end
+  for other in string.gmatch(before, '%S+') do named[other] = true end
+  for other in pairs(named) do
+    local owners = {}
+    for owner in string.gmatch(redis.call('HGET', relations, other) or '', '%S+') do
+      if owner ~= service then owners[#owners + 1] = owner end
+    end
+    if wanted[other] then owners[#owners + 1] = service end
+    if #owners == 0 then
+      redis.call('HDEL', relations, other)
+    else
+      redis.call('HSET', relations, other, table.concat(owners, ' '))
+    end
+  end
+end
+
 -- A larger payload is sent to no process: the connection would be blocked for everything else.
 local GIANT = 524288
 local GIANT_KEPT = 1024

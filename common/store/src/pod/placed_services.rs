@@ -3,7 +3,7 @@
 //!
 //! Tests: scripts::scheduling
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use redis::cmd;
 
@@ -35,6 +35,24 @@ pub struct PlacedService {
     pub mark: String,
     pub moves: Moves,
     pub members: Members,
+    /// Services whose rules may name this one. Unknown of those that are only named.
+    pub named_by: Vec<ServiceName>,
+}
+
+impl PlacedService {
+    /// Its pods and those of other services count for each other.
+    pub fn is_related(&self) -> bool {
+        !self.named_by.is_empty() || self.placement.relations().next().is_some()
+    }
+
+    /// Services that its rules name, which may be itself.
+    pub fn named(&self) -> impl Iterator<Item = ServiceName> {
+        self.placement.relations().map(|relation| relation.service)
+    }
+
+    pub fn related(&self) -> impl Iterator<Item = ServiceName> {
+        self.named_by.iter().cloned().chain(self.named())
+    }
 }
 
 /// Pods of a service that are about to be placed.
@@ -72,7 +90,8 @@ pub struct Sibling {
 }
 
 impl Store {
-    /// Reads no siblings of a service all of whose pods are about to be placed.
+    /// Returns these services, and those to which they have relations. Reads no siblings of a service all of
+    /// whose pods are about to be placed, unless it has relations.
     ///
     /// # Errors
     /// Broken keys cause none. No node satisfies unreadable rules.
@@ -80,29 +99,31 @@ impl Store {
         &self,
         services: &BTreeMap<ServiceName, WaitingPods>,
     ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
-        let all: Vec<&ServiceName> = services.keys().collect();
-        let names = ["replicas", "fields", "placed", "moves", "members"];
-        let get = |name: &&ServiceName| fields(keys::service(name), &names);
-        let loaded = self.load(&all, get, |_, reply| read("reading services", reply).map(Some)).await?;
-        let mut placed = HashMap::new();
-        let mut read_too = Vec::new();
-        for (name, found) in all.into_iter().zip(loaded.options()) {
-            let (replicas, fields, mark, moves, members): Fields = found.unwrap_or_default();
-            let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
-            let is_global = members.is_some();
-            let reads_siblings = services[name].reads_siblings(&placement, replicas, is_global);
-            if reads_siblings == Some(true) {
-                read_too.push(name);
-            }
-            let text =
-                |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
-            let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
-            let members = Members::from_stored(text(members));
-            let siblings = reads_siblings.map(|_| Vec::new());
-            let service = PlacedService { placement, profile, siblings, mark, moves, members };
-            placed.insert(name.clone(), service);
+        if services.is_empty() {
+            return Ok(HashMap::new());
         }
+        let names: Vec<ServiceName> = services.keys().cloned().collect();
+        let (mut placed, named_by) = tokio::try_join!(self.rules_of(&names), self.named_by(&names))?;
+        let mut read_too = Vec::new();
+        for ((name, named_by), (service, replicas)) in names.iter().zip(named_by).zip(&mut placed) {
+            service.named_by = named_by;
+            let is_global = !service.members.as_stored().is_empty();
+            let reads = services[name].reads_siblings(&service.placement, *replicas, is_global);
+            let reads = if service.is_related() { Some(true) } else { reads };
+            service.siblings = reads.map(|_| Vec::new());
+            read_too.extend((reads == Some(true)).then_some(name));
+        }
+        let others: BTreeSet<ServiceName> =
+            placed.iter().flat_map(|(service, _)| service.related()).collect();
+        let others: Vec<ServiceName> =
+            others.into_iter().filter(|name| !services.contains_key(name)).collect();
+        let of_others = if others.is_empty() { Vec::new() } else { self.rules_of(&others).await? };
+        let of_others =
+            of_others.into_iter().map(|(service, _)| PlacedService { siblings: Some(Vec::new()), ..service });
+        read_too.extend(&others);
+        let placed = placed.into_iter().map(|(service, _)| service).chain(of_others);
+        let mut placed: HashMap<ServiceName, PlacedService> =
+            names.iter().chain(&others).cloned().zip(placed).collect();
         for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {
             let Some(PlacedService { siblings: Some(siblings), moves, .. }) = placed.get_mut(service) else {
                 continue;
@@ -111,6 +132,39 @@ impl Store {
             siblings.push(Sibling { is_leaving, ..sibling });
         }
         Ok(placed)
+    }
+
+    /// With the numbers of replicas.
+    async fn rules_of(&self, services: &[ServiceName]) -> Result<Vec<(PlacedService, usize)>, StoreError> {
+        let names = ["replicas", "fields", "placed", "moves", "members"];
+        let get = |name: &ServiceName| fields(keys::service(name), &names);
+        let loaded = self.load(services, get, |_, reply| read("reading services", reply).map(Some)).await?;
+        let rules = |found: Option<Fields>| {
+            let (replicas, fields, mark, moves, members) = found.unwrap_or_default();
+            let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
+            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
+            let text =
+                |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
+            let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
+            let members = Members::from_stored(text(members));
+            let named_by = Vec::new();
+            (PlacedService { placement, profile, siblings: None, mark, moves, members, named_by }, replicas)
+        };
+        Ok(loaded.options().map(rules).collect())
+    }
+
+    /// Services whose rules name each of these.
+    async fn named_by(&self, services: &[ServiceName]) -> Result<Vec<Vec<ServiceName>>, StoreError> {
+        let names: Vec<&str> = services.iter().map(ServiceName::as_str).collect();
+        let get = |names: &Vec<&str>| fields(keys::RELATIONS.to_owned(), names);
+        let read_all = |_: &Vec<&str>, reply| read::<Vec<Text>>("reading relations", reply).map(Some);
+        let owners = self.load(&[names], get, read_all).await?.options().next().flatten().unwrap_or_default();
+        let of_one = |owners: Text| {
+            let owners = String::from_utf8_lossy(&owners.unwrap_or_default()).into_owned();
+            owners.split_whitespace().filter_map(|owner| ServiceName::new(owner).ok()).collect()
+        };
+        let known = owners.into_iter().map(of_one);
+        Ok(known.chain(std::iter::repeat_with(Vec::new)).take(services.len()).collect())
     }
 
     async fn pods_on_nodes<'a>(

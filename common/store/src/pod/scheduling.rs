@@ -1,6 +1,7 @@
 //! The scheduler's view of the queue: take, assign, park.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,15 @@ pub struct CountedAssignment {
     pub next_mark: String,
     /// A pod that waits may have a place once others are assigned.
     pub opens_domains: bool,
+    /// Refused as well if pods of these other services were assigned since theirs were counted: with their
+    /// marks, as seen.
+    pub related: Vec<(ServiceName, String)>,
+}
+
+impl CountedAssignment {
+    fn compared(seen_mark: String) -> Self {
+        Self { seen_mark, next_mark: String::new(), opens_domains: false, related: Vec::new() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,14 +287,7 @@ fn assign_call(
         let named = one.named.as_ref().map(|named| &named.request);
         (&one.request, &one.host_ports, named, one.payload.service())
     }));
-    let mut counted: Vec<(ServiceName, &CountedAssignment)> = Vec::new();
-    for Assignment { payload, counted: one, .. } in assignments {
-        if let Some((service, one)) = payload.service().zip(one.as_ref())
-            && !counted.iter().any(|(known, _)| *known == service)
-        {
-            counted.push((service, one));
-        }
-    }
+    let counted = counted_services(assignments);
     let pushed_pods: Vec<_> =
         (1_usize..).zip(assignments).filter(|(_, one)| one.payload.spec.is_none()).collect();
     let mut call = assign::Head {
@@ -329,7 +332,9 @@ fn assign_call(
         let named = named.map(ToString::to_string);
         call.add(assign::Request { ports: ports.as_str(), named, name: service.as_ref(), resources });
     }
-    for (service, CountedAssignment { seen_mark, next_mark, opens_domains }) in &counted {
+    for (service, one) in &counted {
+        let CountedAssignment { seen_mark, next_mark, opens_domains, related } = &**one;
+        let related: Vec<&str> = related.iter().map(|(name, _)| name.as_str()).collect();
         call.add(assign::Counted {
             service_key: keys::service(service),
             uq: keys::UQ,
@@ -337,6 +342,7 @@ fn assign_call(
             seen_mark,
             next_mark,
             opens_domains: *opens_domains,
+            related: related.join(" "),
         });
     }
     for (index, assignment) in assignments.iter().enumerate() {
@@ -366,4 +372,18 @@ fn assign_call(
         });
     }
     call
+}
+
+/// Also services without a pod among these, whose marks are only compared.
+fn counted_services(assignments: &[Assignment]) -> BTreeMap<ServiceName, Cow<'_, CountedAssignment>> {
+    let mut counted: BTreeMap<ServiceName, Cow<'_, CountedAssignment>> = BTreeMap::new();
+    let pods = || assignments.iter().filter_map(|one| Some((one.payload.service()?, one.counted.as_ref()?)));
+    for (service, one) in pods() {
+        counted.entry(service).or_insert(Cow::Borrowed(one));
+    }
+    for (name, seen_mark) in pods().flat_map(|(_, one)| &one.related) {
+        let only_compared = || Cow::Owned(CountedAssignment::compared(seen_mark.clone()));
+        counted.entry(name.clone()).or_insert_with(only_compared);
+    }
+    counted
 }

@@ -233,6 +233,7 @@ impl Store {
             unconfirmed: keys::UNCONFIRMED,
             former_specs: keys::FORMER_SPECS,
             routes: keys::ROUTES,
+            relations: keys::RELATIONS,
             done: keys::done(&service.name),
             tries: keys::tries(&service.name),
             deleted: keys::DELETED_SERVICES,

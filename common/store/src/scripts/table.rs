@@ -142,7 +142,7 @@ scripts! {
         }
         batch Counted counted {
             keys: [service_key, uq],
-            args: [name, seen_mark, next_mark, opens_domains],
+            args: [name, seen_mark, next_mark, opens_domains, related],
         }
         batch Volume volume {
             keys: [volume_key],
@@ -226,11 +226,11 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [
-            cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries
+            cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries, relations
         ],
         args: [
             cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint,
-            completions, fields, write
+            completions, fields, related, write
         ],
     }
     dead_letter_requeue in pod {
@@ -629,21 +629,24 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [
-            service_key, services, slots, spec_key, routes, ep_key, history, done, tries, runs, runs_of_cron
+            service_key, services, slots, spec_key, routes, relations, ep_key, history, done, tries, runs,
+            runs_of_cron
         ],
         args: [service],
     }
     service_put in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
-        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
+        keys: [
+            service_key, services, spec_key, unconfirmed, former_specs, routes, relations, history, done, tries
+        ],
         args: [service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind,
-               times, failure, undone, routes_text, expected_revision, write],
+               times, failure, undone, routes_text, related, expected_revision, write],
     }
     service_recover in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [service_key, services, unconfirmed, former_specs, routes, done, tries, deleted],
+        keys: [service_key, services, unconfirmed, former_specs, routes, relations, done, tries, deleted],
         args: [field_count, completion_count, service, saved_revision, write],
         batch Field field {
             keys: [],

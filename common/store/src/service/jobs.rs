@@ -9,6 +9,7 @@ use crate::loaded::fields;
 use crate::reply::{HashFields, read, unexpected, word};
 use crate::scripts::{cron_tick, job_count, job_end};
 use crate::service::confirm::WriteReceipt;
+use crate::service::service_fields;
 use crate::service::stored_spec::SpecFile;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
@@ -197,6 +198,7 @@ impl Store {
             runs: keys::runs(&cron.name),
             done: keys::done(job),
             tries: keys::tries(job),
+            relations: keys::RELATIONS,
             cron: &cron.name,
             seen_write: &cron.schedule.write,
             seen_ticks: &cron.schedule.ticks_text,
@@ -209,6 +211,7 @@ impl Store {
             spec_text: to_json(&file),
             fingerprint: file.fingerprint(),
             completions,
+            related: service_fields::related(&fields, pod.kind),
             fields: to_json(&fields),
             write: &write,
         }

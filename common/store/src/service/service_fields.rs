@@ -3,6 +3,8 @@
 //! Another program may have written it. An unreadable value counts as missing, unless the service would then
 //! be another one. Members of a newer version are kept.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -10,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::StoreError;
 use crate::json::to_json;
 use crate::reply::corrupt;
+use model::ids::ServiceName;
 use model::network::ingress::stored_rules;
 use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, ServiceFields};
 
@@ -60,6 +63,14 @@ fn change(before: &StoredFields, after: &StoredFields) -> String {
 
 pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -> Option<T> {
     serde_json::from_value(document.get(name)?.clone()).ok()
+}
+
+/// Names of the services that its rules name. A cron has no pods of its own.
+pub(crate) fn related(fields: &ServiceFields, kind: Kind) -> String {
+    let placement = fields.placement.iter().filter(|_| kind != Kind::Cron);
+    let names = placement.flat_map(|placement| placement.relations()).map(|relation| relation.service);
+    let names: BTreeSet<ServiceName> = names.collect();
+    names.iter().map(ServiceName::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile is none.

@@ -330,6 +330,7 @@ impl Store {
             slots: keys::slots(&service.name),
             spec_key: keys::spec(&service.spec_id),
             routes: keys::ROUTES,
+            relations: keys::RELATIONS,
             ep_key: keys::endpoints(&service.name),
             history: keys::history(&service.name),
             done: keys::done(&service.name),
@@ -492,6 +493,7 @@ fn put_call(
         change,
         app: app.as_ref(),
         routes: keys::ROUTES,
+        relations: keys::RELATIONS,
         history: keys::history(&desired.name),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
@@ -500,6 +502,7 @@ fn put_call(
         failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
         undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
         routes_text: routes(&desired.name, &desired.fields).join("\n"),
+        related: service_fields::related(&desired.fields, desired.pod.kind),
         expected_revision: expected,
         write,
     }

@@ -185,22 +185,55 @@ impl Fork {
 
     pub(super) fn set_services(&self, pods: &mut [PendingPod]) -> PlacedPods {
         let waiting = Waiting::of(pods);
-        let placed = waiting.services.iter().map(|(name, pods)| (name.clone(), self.placed(name, *pods)));
-        let placed: HashMap<ServiceName, PlacedService> = placed.collect();
+        let named_by = self.named_by();
+        let placed = waiting.services.iter().map(|(name, pods)| {
+            let named_by = named_by.get(name).cloned().unwrap_or_default();
+            (name.clone(), self.placed(name, *pods, named_by))
+        });
+        let mut placed: HashMap<ServiceName, PlacedService> = placed.collect();
+        let others: BTreeSet<ServiceName> = placed.values().flat_map(PlacedService::related).collect();
+        for name in others {
+            placed.entry(name).or_insert_with_key(|name| self.related(name));
+        }
         let mut ordinals = KnownPlaces::of(pods, &placed);
         ordinals.add(|volume| self.volumes.get(volume)?.node.clone());
         waiting.set_services(pods, &placed, ordinals.places, self.profile)
     }
 
     /// As [`placed_services`](store::Store::placed_services) reads it.
-    fn placed(&self, name: &ServiceName, waiting: WaitingPods) -> PlacedService {
+    fn placed(&self, name: &ServiceName, waiting: WaitingPods, named_by: Vec<ServiceName>) -> PlacedService {
         let Some(service) = self.services.get(name) else { return PlacedService::default() };
-        let placement = service.fields.placement.clone().unwrap_or_default();
-        let reads = waiting.reads_siblings(&placement, service.replicas as usize, service.is_global());
-        let siblings = reads.map(|reads| if reads { self.siblings(service) } else { Vec::new() });
-        let (moves, members) = (service.moves.clone(), service.members.clone());
-        let profile = service.fields.scheduler;
-        PlacedService { placement, profile, siblings, mark: String::new(), moves, members }
+        let placed = PlacedService { named_by, ..self.related(name) };
+        let reads = waiting.reads_siblings(&placed.placement, service.replicas as usize, service.is_global());
+        match reads {
+            _ if placed.is_related() => placed,
+            Some(true) => placed,
+            other => PlacedService { siblings: other.map(|_| Vec::new()), ..placed },
+        }
+    }
+
+    /// With all its pods.
+    fn related(&self, name: &ServiceName) -> PlacedService {
+        let Some(service) = self.services.get(name) else { return PlacedService::default() };
+        PlacedService {
+            placement: service.fields.placement.clone().unwrap_or_default(),
+            profile: service.fields.scheduler,
+            siblings: Some(self.siblings(service)),
+            moves: service.moves.clone(),
+            members: service.members.clone(),
+            ..PlacedService::default()
+        }
+    }
+
+    /// By service, the others whose rules name it.
+    fn named_by(&self) -> HashMap<ServiceName, Vec<ServiceName>> {
+        let mut named_by: HashMap<ServiceName, Vec<ServiceName>> = HashMap::new();
+        for (owner, service) in &self.services {
+            for relation in service.fields.placement.iter().flat_map(|placement| placement.relations()) {
+                named_by.entry(relation.service).or_default().push(owner.clone());
+            }
+        }
+        named_by
     }
 
     fn siblings(&self, service: &Service) -> Vec<Sibling> {

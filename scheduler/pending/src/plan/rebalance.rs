@@ -3,13 +3,13 @@
 //!
 //! Tests: plan::tests, placement::tests::rebalance, scheduler::tests::rebalancing
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use model::ids::{NodeName, PodId};
+use model::ids::{NodeName, PodId, ServiceName};
 use model::node::NodeState;
 use model::pod::lifecycle::Phase;
 use model::service::ServiceState;
-use model::spec::PlacementProfile;
+use model::spec::{PlacementProfile, RelationKind};
 use placement::{Outcome, PlacedPods, RunningPod, decide, rebalance};
 
 use super::change::{PressureKind, Relief};
@@ -74,9 +74,13 @@ impl Fork {
     }
 
     /// Pods with data, ordinals, ports of their machine or another profile than `default` stay, and so do
-    /// those of services that are updated, moved, or let none go.
+    /// those of services that are updated, moved, let none go, or are drawn by other services.
     fn movable(&self, pods: impl Iterator<Item = usize>) -> Vec<MovablePod> {
-        let indices: Vec<usize> = pods.filter(|pod| self.may_move(*pod)).collect();
+        let drawn = self.drawn_by_others();
+        let is_drawn = |pod: usize| {
+            self.pods[pod].pod.payload.service().is_some_and(|service| drawn.contains(&service))
+        };
+        let indices: Vec<usize> = pods.filter(|pod| self.may_move(*pod) && !is_drawn(*pod)).collect();
         let mut pods: Vec<PendingPod> = indices.iter().map(|pod| self.located(*pod)).collect();
         self.set_services(&mut pods);
         let movable = indices.into_iter().zip(pods).filter_map(|(index, pod)| {
@@ -87,6 +91,17 @@ impl Fork {
             Some(MovablePod { index, pod, node })
         });
         movable.collect()
+    }
+
+    /// Services with an affinity or a soft anti-affinity, and those that these name. A move would take the pods
+    /// from each other, or the sum of all loads would not fall with it: pods could follow each other for ever.
+    fn drawn_by_others(&self) -> BTreeSet<ServiceName> {
+        let relations = self.services.values().flat_map(|service| {
+            let relations = service.fields.placement.iter().flat_map(|placement| placement.relations());
+            relations.map(|relation| (&service.name, relation))
+        });
+        let drawn = relations.filter(|(_, relation)| !relation.hard || relation.kind == RelationKind::Near);
+        drawn.flat_map(|(owner, relation)| [owner.clone(), relation.service]).collect()
     }
 
     fn may_move(&self, pod: usize) -> bool {
@@ -118,6 +133,7 @@ impl Fork {
             };
             placed.generations.entry(generation.clone()).or_default();
             placed.services.entry(generation.service.clone()).or_default();
+            placed.staying.entry(generation.service.clone()).or_default();
             placed.add(node, generation);
         }
         PlacedPods { ordinals: HashMap::new(), ..placed }

@@ -39,12 +39,17 @@ fn node(index: usize, (zone, memory, pods): (u8, u64, u64)) -> Node {
 }
 
 fn service(index: usize, replicas: u32, memory: u64, rules: u8) -> Service {
+    let other = format!("s{}", (index + 1) % 5);
     let rules: Value = match rules {
         0 => json!({"max_per_node": 2}),
         1 => json!({"spread": [{"by": "zone", "hard": true, "max_skew": 2}]}),
         2 => json!({"spread": [{"by": "node.hostname", "weight": 20}]}),
         3 => json!({"constraints": ["zone in (1,2)"]}),
         4 => json!({"preferences": [{"when": "zone == 2", "weight": 70}]}),
+        5 => json!({"anti_affinity": [{"service": other, "by": "zone"}]}),
+        6 => json!({"anti_affinity": [{"service": other}]}),
+        7 => json!({"affinity": [{"service": other, "by": "zone", "hard": true}]}),
+        8 => json!({"affinity": [{"service": other, "weight": 30}]}),
         _ => Value::Null,
     };
     let mut input = json!({"name": format!("s{index}"), "image": "a", "replicas": replicas});
@@ -67,7 +72,7 @@ fn pod_of(service: &Service, replica: u32) -> PendingPod {
 prop_compose! {
     fn any_cluster()(
         nodes in prop::collection::vec((0..4u8, 0..16u64, 1..20u64), 1..8),
-        services in prop::collection::vec((0..14u32, 0..3u64, 0..9u8), 1..5),
+        services in prop::collection::vec((0..14u32, 0..3u64, 0..13u8), 1..5),
         running in any::<u64>(),
     ) -> (Vec<Node>, Vec<Service>, u64) {
         let nodes = nodes.into_iter().enumerate().map(|(index, of)| node(index, of)).collect();
@@ -131,17 +136,22 @@ impl Frozen {
 
     fn placed(&self) -> PlacedPods {
         let mut placed = PlacedPods::default();
+        let (owners, named) = self.related();
         for (index, service) in self.services.iter().enumerate() {
+            let is_related = owners.contains(&service.name) || named.contains(&service.name);
             let rules = service.fields.placement.clone().unwrap_or_default();
             let generation = Generation { service: service.name.clone(), spec: service.spec_id.clone() };
             let mut counts: BTreeMap<NodeName, u64> = BTreeMap::new();
             for (_, _, _, node) in self.pods.iter().filter(|(of, ..)| *of == index) {
                 node.iter().for_each(|node| *counts.entry(node.clone()).or_default() += 1);
             }
-            if rules.max_per_node.is_some() {
+            if is_related {
+                placed.staying.insert(service.name.clone(), counts.clone());
+            }
+            if rules.max_per_node.is_some() || is_related {
                 placed.services.insert(service.name.clone(), counts.clone());
             }
-            if service.replicas >= 2 || rules.counts_pods() {
+            if service.replicas >= 2 || rules.counts_pods() || is_related {
                 placed.generations.insert(generation, counts);
             }
         }
@@ -152,8 +162,24 @@ impl Frozen {
         let (service, replica, ..) = self.pods[pod];
         let service = &self.services[service];
         let mut pod = pod_of(service, replica);
-        pod.request.requirements.rules = service.fields.placement.as_ref().and_then(NodeRules::of);
+        let placement = service.fields.placement.clone().unwrap_or_default();
+        let of_others = self.services.iter().flat_map(|owner| {
+            let relations = owner.fields.placement.iter().flat_map(|placement| placement.relations());
+            let to_it = relations.filter(|relation| relation.service == service.name);
+            to_it.filter_map(|relation| relation.reversed(&owner.name))
+        });
+        let is_named = self.related().1.contains(&service.name);
+        pod.request.requirements.rules = NodeRules::with_relations(&placement, of_others.collect(), is_named);
         pod
+    }
+
+    /// Services that have relations, and those that they name.
+    fn related(&self) -> (BTreeSet<ServiceName>, BTreeSet<ServiceName>) {
+        let all = self.services.iter().flat_map(|owner| {
+            let relations = owner.fields.placement.iter().flat_map(|placement| placement.relations());
+            relations.map(|relation| (owner.name.clone(), relation.service))
+        });
+        all.unzip()
     }
 
     fn decide(

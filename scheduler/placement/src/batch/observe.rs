@@ -98,9 +98,7 @@ impl<I: Iterator<Item = RankKey>> PlacementBatch<'_, I> {
         let failed = filter::failed(self.current(node), &class.requirements, &self.context);
         let mut reasons: Vec<Reason> = failed.map(|filter| filter.reason).collect();
         if let Some(rules) = class.rules.map(|rules| &self.rules[rules]) {
-            reasons.extend(rules.is_full(node).then_some(Reason::MAX_PER_NODE));
-            let is_closed = !rules.is_open(&rules.domains_of(node));
-            reasons.extend(is_closed.then_some(Reason::SPREAD));
+            reasons.extend(rules.reasons(node));
         }
         reasons
     }
@@ -117,14 +115,16 @@ impl<I: Iterator<Item = RankKey>> PlacementBatch<'_, I> {
         let profile = class.requirements.profile;
         let is_default = profile == PlacementProfile::Default;
         let needs = self.snapshot.needs().iter().filter(|_| profile == PlacementProfile::Fragmentation);
-        WholeCluster {
+        let mut whole = WholeCluster {
             typical_pressure: self.typical_pressure,
             has_zones: self.has_zones,
             by_zone,
-            spreads: class.rules.map(|rules| self.rules[rules].whole(nodes)).unwrap_or_default(),
             measures: if is_default { Default::default() } else { self.snapshot.measures() },
             needs: needs.map(|(request, pods)| (request.to_array(), *pods)).collect(),
-        }
+            ..WholeCluster::default()
+        };
+        class.rules.into_iter().for_each(|rules| self.rules[rules].set_whole(nodes, &mut whole));
+        whole
     }
 
     fn facts(&self, class: &PodClass, nodes: &[u32]) -> Vec<StoredNode> {

@@ -47,6 +47,12 @@ impl Reason {
 
     pub const SPREAD: Self = Self("Spread");
 
+    /// There is no pod of a service near which this one runs.
+    pub const AFFINITY: Self = Self("Affinity");
+
+    /// There is a pod of a service away from which this one runs, or the other way round.
+    pub const ANTI_AFFINITY: Self = Self("AntiAffinity");
+
     /// The data is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 

@@ -19,5 +19,7 @@ pub(super) const READS_IT: NodeFilter = NodeFilter {
 };
 
 fn needs_form(requirements: &Requirements) -> bool {
-    requirements.rules.is_some() || requirements.needs_newest_form || requirements.named.is_some()
+    requirements.rules.as_ref().is_some_and(|rules| !rules.are_of_others())
+        || requirements.needs_newest_form
+        || requirements.named.is_some()
 }

@@ -11,7 +11,7 @@ use model::node::host_access::{HostAccess, HostRequest};
 use model::node::{
     Node, NodeInfo, NodeKind, NodeSettings, NodeState, Psi, ResourceIds, Resources, SharedVolumesState,
 };
-use model::spec::{HostPorts, NamedRequest, Placement, PlacementProfile};
+use model::spec::{HostPorts, NamedRequest, Placement, PlacementProfile, Relation};
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
@@ -45,6 +45,8 @@ pub(super) struct StoredPod {
     needs_newest_form: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     rules: Option<Placement>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    relations: Vec<Relation>,
     /// As the zone rule had chosen.
     #[serde(default, skip_serializing_if = "is_default")]
     zone: Option<OrdinalZone>,
@@ -74,6 +76,7 @@ impl StoredPod {
             needs_shared_directory: requirements.needs_shared_directory,
             needs_newest_form: requirements.needs_newest_form,
             rules: requirements.rules.as_ref().map(|rules| rules.to_placement()),
+            relations: requirements.rules.iter().flat_map(|rules| rules.relations.clone()).collect(),
             zone: requirements.zone.as_deref().cloned(),
             profile: requirements.profile,
             volumes: requirements.volumes.as_deref().cloned(),
@@ -96,7 +99,10 @@ impl StoredPod {
                 host: self.host.clone().map(Arc::new),
                 needs_shared_directory: self.needs_shared_directory,
                 needs_newest_form: self.needs_newest_form,
-                rules: self.rules.as_ref().and_then(NodeRules::of),
+                rules: self
+                    .rules
+                    .as_ref()
+                    .and_then(|rules| NodeRules::with_relations(rules, self.relations.clone(), false)),
                 zone: self.zone.clone().map(Arc::new),
                 profile: self.profile,
                 volumes: self.volumes.clone().map(Box::new),

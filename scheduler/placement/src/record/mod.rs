@@ -12,7 +12,7 @@
 
 mod facts;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::RedisMillis;
@@ -126,7 +126,7 @@ impl DecisionRecord {
         snapshot.set_placed(PlacedPods {
             generations: generation.into_iter().map(|of| (of, placed(|places| places.siblings))).collect(),
             services: service.into_iter().map(|of| (of, placed(|places| places.of_service))).collect(),
-            ordinals: HashMap::new(),
+            ..PlacedPods::default()
         });
         snapshot.set_needs(self.whole.needs());
         snapshot.set_whole(self.whole.clone());

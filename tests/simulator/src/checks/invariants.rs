@@ -15,8 +15,8 @@ use crate::machine::host::{SimulatedHost, pods_that_run_twice};
 use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, has_check, has_ordinals, has_rules, has_several_containers, has_volume,
-    is_global, starts_first,
+    CHECK_RETRIES, MAX_PER_NODE, away_from, has_check, has_ordinals, has_rules, has_several_containers,
+    has_volume, is_global, keeps_away, starts_first,
 };
 use crate::world::state::World;
 
@@ -273,7 +273,8 @@ pub(crate) fn overcommitted(
 /// one has none.
 pub(crate) fn misplaced(before: &BTreeMap<String, SimulatedPod>, observed: &SimulatedState) -> Vec<String> {
     let has_label = |node: &String| observed.nodes.get(node).is_some_and(|node| node.has_label_disk);
-    let wrong = assigned_by_rules(before, observed).filter(|(_, pod)| !has_label(&pod.node));
+    let wrong = assigned_by_rules(before, observed)
+        .filter(|(_, pod)| !keeps_away(&pod.image) && !has_label(&pod.node));
     let elsewhere = assigned_by_rules(before, observed).filter(|(_, pod)| is_on_other_node(pod, observed));
     let told = |(uuid, pod): (&String, &SimulatedPod)| {
         format!("rules: pod {} is assigned to {}, which lacks the label", short(uuid), pod.node)
@@ -296,7 +297,11 @@ fn is_on_other_node(pod: &SimulatedPod, observed: &SimulatedState) -> bool {
 }
 
 fn most_on_a_node(image: &str) -> usize {
-    if is_global(image) { 1 } else { MAX_PER_NODE }
+    match image {
+        image if is_global(image) => 1,
+        image if keeps_away(image) => usize::MAX,
+        _ => MAX_PER_NODE,
+    }
 }
 
 fn assigned_by_rules<'a>(
@@ -309,12 +314,13 @@ fn assigned_by_rules<'a>(
         pod.phase == "assigned"
             && !was_assigned
             && has_service
-            && (has_rules(&pod.image) || is_global(&pod.image))
+            && (has_rules(&pod.image) || keeps_away(&pod.image) || is_global(&pod.image))
     })
 }
 
-/// The nodes to which schedulers have just assigned more pods of a service than its rules allow. Pods that
-/// Redis had lost meanwhile are excepted, and those of a deleted service.
+/// The nodes to which schedulers have just assigned more pods of a service than its rules allow, or pods of
+/// services that keep away from each other. Pods that Redis had lost meanwhile are excepted, and those of a
+/// deleted service.
 pub(crate) fn crowded(
     placed: &mut BTreeMap<(String, String), BTreeSet<(String, String)>>,
     before: &BTreeMap<String, SimulatedPod>,
@@ -335,6 +341,12 @@ pub(crate) fn crowded(
         let is_new = pods.insert((uuid.clone(), pod.assignment.clone()));
         if is_new && pods.len() > most_on_a_node(&pod.image) {
             wrong.push(format!("rules: {} has {} pods of {}", pod.node, pods.len(), pod.service));
+        }
+        let other = away_from(&pod.service).filter(|_| is_new && keeps_away(&pod.image));
+        if let Some(other) =
+            other.filter(|other| placed.contains_key(&((*other).to_owned(), pod.node.clone())))
+        {
+            wrong.push(format!("rules: {} has pods of {} and of {other}", pod.node, pod.service));
         }
     }
     wrong

@@ -14,13 +14,14 @@ use tokio::time::sleep;
 use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ids, has_ordinals, has_rules,
-    has_several_containers, has_volume, image_in_the_end, is_global, update_order,
+    CHECK_RETRIES, MAX_PER_NODE, SERVICES, away_from, has_check, has_ids, has_ordinals, has_rules,
+    has_several_containers, has_volume, image_in_the_end, is_global, keeps_away, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
+const IMAGES_APART: [&str; 4] = ["stop:apart1", "stop:apart2", "keep:apart1", "keep:apart2"];
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const IMAGES_WITH_RESOURCES: [&str; 5] = ["stop:gpu1", "stop:gpu2", "keep:gpu1", "keep:gpu2", "keep:gpu3"];
@@ -32,6 +33,7 @@ const MAX_REPLICAS: u64 = 4;
 pub(crate) enum RuleKind {
     None,
     Labels,
+    Related,
     Ordinals { start: &'static str },
     Resources,
     Global,
@@ -177,6 +179,7 @@ impl ClientState {
         let images: &[&str] = match self.rules {
             RuleKind::None => &IMAGES,
             RuleKind::Labels => &IMAGES_WITH_RULES,
+            RuleKind::Related => &IMAGES_APART,
             RuleKind::Ordinals { .. } => &IMAGES_WITH_ORDINALS,
             RuleKind::Resources => &IMAGES_WITH_RESOURCES,
             RuleKind::Global => &GLOBAL_IMAGES,
@@ -289,7 +292,11 @@ async fn put(
     } else {
         // The only node that the rules leave may be full otherwise.
         let image = &service.image;
-        let has_few_nodes = has_rules(image) || has_ordinals(image) || has_ids(image) || is_global(image);
+        let has_few_nodes = has_rules(image)
+            || keeps_away(image)
+            || has_ordinals(image)
+            || has_ids(image)
+            || is_global(image);
         let cpus = if has_few_nodes { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
@@ -305,6 +312,15 @@ async fn put(
     }
     if has_rules(&service.image) {
         input["placement"] = serde_json::json!({"constraints": ["disk"], "max_per_node": MAX_PER_NODE});
+    }
+    if keeps_away(&service.image) {
+        input["placement"] = match away_from(name) {
+            Some(other) => serde_json::json!({
+                "constraints": [if name == "a" { "node.hostname != w3" } else { "node.hostname != w1" }],
+                "anti_affinity": [{"service": other}],
+            }),
+            None => serde_json::json!({"affinity": [{"service": "b"}]}),
+        };
     }
     if has_ids(&service.image) {
         let slots = if service.image.ends_with('2') { "slots" } else { "gpu" };

@@ -54,6 +54,19 @@ pub(crate) fn has_rules(image: &str) -> bool {
     image.contains(":disk")
 }
 
+/// Services `a` and `b` keep away from each other, and each has a node on which the other one never runs.
+pub(crate) fn keeps_away(image: &str) -> bool {
+    image.contains(":apart")
+}
+
+pub(crate) fn away_from(service: &str) -> Option<&'static str> {
+    match service {
+        "a" => Some("b"),
+        "b" => Some("a"),
+        _ => None,
+    }
+}
+
 pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with("volume")
 }

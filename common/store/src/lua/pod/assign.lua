@@ -6,8 +6,8 @@
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'relabelled' (the node's labels are not those that the scheduler judged: still in flight)
---        | 'rule' (other pods of its service were assigned since the scheduler counted them, or one before it
---          in this call was not: still in flight)
+--        | 'rule' (other pods of its service, or of one that its rules name, were assigned since they
+--          were counted, or one before it in this call was not: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
 --          this run of Redis which volumes it has, or may not be known to it yet, or it is not settled which
@@ -81,17 +81,27 @@ local function read_request(q)
   return request
 end
 
--- Services whose rules count their pods, by name. Decisions hold only if they all do, in their order.
+-- Services whose pods are counted by rules, by name. Decisions hold only if they all do, in their order, and
+-- those of related services, too.
 local counted = {}
 for c = 1, counted_count do
   local service_key, uq = counted_keys(c)
-  local name, seen_mark, next_mark, opens_domains = counted_args(c)
+  -- `related` has the names of other ones.
+  local name, seen_mark, next_mark, opens_domains, related = counted_args(c)
   local mark, state = unpack(redis.call('HMGET', service_key, 'placed', 'state'), 1, 2)
   counted[name] = { key = service_key, uq = uq, is_known = state, is_outdated = (mark or '') ~= seen_mark,
-    next_mark = next_mark, opens_domains = opens_domains == '1' }
+    next_mark = next_mark, opens_domains = opens_domains == '1', related = related }
+end
+local function is_outdated(service)
+  if service.is_outdated or service.related == '' then return service.is_outdated end
+  for name in string.gmatch(service.related, '%S+') do
+    if counted[name].is_outdated then return true end
+  end
+  return false
 end
 local function note_placed(service)
-  if not (service.has_pods and service.is_known) then return end
+  -- Without a next mark only this one was compared.
+  if not (service.has_pods and service.is_known) or service.next_mark == '' then return end
   redis.call('HSET', service.key, 'placed', service.next_mark .. (service.is_outdated and ' partly' or ''))
   local waiting = service.opens_domains and redis.pcall('HLEN', service.uq)
   if type(waiting) == 'number' and waiting > 0 then wake_schedulers() end
@@ -294,7 +304,7 @@ for p = 1, pod_count do
     replies[p] = 'stale'
   elseif not (phase or pushed_pod) then
     replies[p] = 'unknown_service'
-  elseif of_counted and of_counted.is_outdated then
+  elseif of_counted and is_outdated(of_counted) then
     replies[p] = 'rule'
   elseif node.refusal then
     replies[p] = node.refusal

@@ -13,6 +13,9 @@ local key, aside, record_key = head_keys()
 --   'add'            add `element` to a set, if the record exists
 --   'add_route'      write the route `element` again, which has the value `seen_phase`, if the service has it
 --   'remove_route'   remove it, unless the service has it
+--   'add_relation'   add the service `seen_phase` to the owners in the field `element`, if its record has
+--                    that relation
+--   'remove_relation'  remove it from them, unless it has
 --   'remove'         remove the entry `element`, if the record has this phase and node (both '': no record)
 local action, element, seen_phase, seen_node = head_args()
 local ASIDE_SECONDS = 7 * 24 * 3600
@@ -66,6 +69,16 @@ local function has_route()
   return string.find(lines, '\n' .. element .. ' ' .. seen_phase .. '\n', 1, true) ~= nil
 end
 
+local function has_relation()
+  local related = ' ' .. (redis.call('HGET', record_key, 'related') or '') .. ' '
+  return string.find(related, ' ' .. element .. ' ', 1, true) ~= nil
+end
+local function write_relation(before, after)
+  local owners = redis.call('HGET', key, element)
+  write_relations(key, seen_phase, before, after)
+  return redis.call('HGET', key, element) ~= owners
+end
+
 local done = false
 if action == 'remove' then
   done = remove()
@@ -87,6 +100,10 @@ elseif action == 'add_route' then
 elseif action == 'remove_route' then
   done = key_type == 'hash' and redis.call('HGET', key, element) == seen_phase and not has_route()
     and redis.call('HDEL', key, element) == 1
+elseif action == 'add_relation' then
+  done = (key_type == 'hash' or key_type == 'none') and has_relation() and write_relation('', element)
+elseif action == 'remove_relation' then
+  done = key_type == 'hash' and not has_relation() and write_relation(element, '')
 elseif action == 'restore_spec' then
   done = restore_spec()
 elseif action == 'add' then

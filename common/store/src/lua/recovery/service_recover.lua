@@ -1,14 +1,15 @@
 -- Stores a service of a worker or a backup, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
-local service_key, services, unconfirmed, former_specs, routes, done, tries, deleted = head_keys()
+local service_key, services, unconfirmed, former_specs, routes, relations, done, tries, deleted = head_keys()
 local _, _, service, saved_revision, write = head_args()
-local current_spec, current_routes, current_created_at =
-  unpack(redis.call('HMGET', service_key, 'spec', 'routes', 'created_at'), 1, 3)
+local current_spec, current_routes, current_created_at, current_related =
+  unpack(redis.call('HMGET', service_key, 'spec', 'routes', 'created_at', 'related'), 1, 4)
 local _, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 redis.call('HLEN', unconfirmed)
 redis.call('HLEN', routes)
+redis.call('HLEN', relations)
 redis.call('HLEN', done)
 redis.call('HLEN', tries)
 if redis.call('EXISTS', service_key) == 1 and revision >= (tonumber(saved_revision) or 0) then
@@ -39,6 +40,7 @@ for f = 1, failure_count do
 end
 -- A route that another service got meanwhile stays there; `cluster check` says so.
 write_routes(routes, services, service, current_routes or '', redis.call('HGET', service_key, 'routes') or '')
+write_relations(relations, service, current_related or '', redis.call('HGET', service_key, 'related') or '')
 reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)
 if current_spec and current_spec ~= redis.call('HGET', service_key, 'spec') then
   redis.call('SADD', former_specs, current_spec)

@@ -4,20 +4,22 @@
 --        | {'KIND', what it is} (a service stays what it is)
 --        | {'IMMUTABLE'} (the pods of a job are not replaced)
 --        | {'CHANGED'} (its fields are not `seen_fields`: read them again)
-local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
+local service_key, services, spec_key, unconfirmed, former_specs, routes, relations, history, done, tries =
+  head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. '' expects no revision. Texts of equal meaning have equal
 -- fingerprints. `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''.
 -- Derived from it: `app`; `kind` ('', 'job', 'cron' or 'global'); `times`, when a cron is due, '' while
--- suspended; `routes_text`. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a
--- user goes back.
+-- suspended; `routes_text`; `related`, names of services. `failure` is '', or why the replaced generation has
+-- failed. `undone` is '1' if a user goes back.
 local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
-  failure, undone, routes_text, expected_revision, write = head_args()
+  failure, undone, routes_text, related, expected_revision, write = head_args()
 local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'fields', 'spec_text', 'spec', 'fingerprint'), 1, 6)
-local current_routes, current_kind, current_times = unpack(
-  redis.call('HMGET', service_key, 'routes', 'kind', 'times'), 1, 3)
+local current_routes, current_kind, current_times, current_related = unpack(
+  redis.call('HMGET', service_key, 'routes', 'kind', 'times', 'related'), 1, 4)
 current_replicas, current_fields = current_replicas or '0', current_fields or ''
 current_routes, current_kind, current_times = current_routes or '', current_kind or '', current_times or ''
+current_related = current_related or ''
 -- Its nodes say how many: see `members_put`.
 if state and kind == 'global' then replicas = current_replicas end
 local generation, revision = versions_of(service_key)
@@ -41,8 +43,9 @@ if not taken and not state and app ~= '' then taken, other = alias_in_the_way(ro
 if taken then return { 'ROUTE', taken, other } end
 if state and current_fields ~= seen_fields then return { 'CHANGED' } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
+if current_related ~= related then redis.call('HLEN', relations) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0) and #fields <= #current_fields
-  and #routes_text <= #current_routes and #times <= #current_times then allow_at_maxmemory() end
+  and #routes_text <= #current_routes and #related <= #current_related and #times <= #current_times then allow_at_maxmemory() end
 -- The history only informs: a key of another type stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
@@ -56,6 +59,8 @@ local function store(...)
   if times ~= current_times then set_or_delete(service_key, 'times_since', times ~= '' and STAMP or '') end
   set_or_delete(service_key, 'routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
+  set_or_delete(service_key, 'related', related)
+  if related ~= current_related then write_relations(relations, service, current_related, related) end
 end
 -- The number now comes from a description, not from `scale`.
 if state and replicas ~= current_replicas then redis.call('HDEL', service_key, 'scaled_at') end
