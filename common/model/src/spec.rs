@@ -24,6 +24,7 @@ mod placement_profile;
 mod pod;
 mod pod_checks;
 mod pod_volumes;
+mod priority;
 mod service_fields;
 mod stateful;
 mod units;
@@ -55,6 +56,7 @@ pub use placement::{
 };
 pub use placement_profile::PlacementProfile;
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
+pub use priority::Priority;
 pub use service_fields::ServiceFields;
 pub use stateful::Stateful;
 pub use units::{

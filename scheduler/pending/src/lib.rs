@@ -13,6 +13,7 @@ mod judge;
 mod needs;
 mod ordinals;
 mod plan;
+mod priorities;
 mod services;
 mod snapshot;
 
@@ -26,4 +27,5 @@ pub use plan::{
     ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, PlanOutcome, PlannedChange,
     PlannedPod, StuckPod, plan,
 };
+pub use priorities::{decide_by_priority, read_waits};
 pub use services::read_services;

@@ -13,10 +13,10 @@ use model::ids::{NodeName, SchedulerId};
 use model::pod::Refusal;
 use model::spec::PlacementProfile;
 use pending::{
-    Intake, MIN_BATCH, PendingPod, batch_limit, group_by_node, locate_volumes, next_batch_size, parked,
-    read_needs, read_services,
+    Intake, MIN_BATCH, PendingPod, batch_limit, decide_by_priority, group_by_node, locate_volumes,
+    next_batch_size, parked, read_needs, read_services, read_waits,
 };
-use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest, decide_and_record};
+use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest};
 use store::pending_hints;
 use store::{
     AssignOutcome, Assignment, CountedAssignment, NamedAssignment, Parked, SchedulerQueue, Store, StoreError,
@@ -203,6 +203,7 @@ impl PlacementLoop {
             if decisions.iter().any(|one| matches!(one.outcome, Outcome::Unschedulable { .. })) {
                 // A view from before the pod was taken must not make it unschedulable.
                 self.view.read_all_after(&self.store, looked_after).await?;
+                read_waits(&self.store, &mut pods).await?;
                 decisions = self.decide(&pods);
             }
             let (placed, parked) = self.split(pods, decisions);
@@ -246,7 +247,7 @@ impl PlacementLoop {
         let snapshot = self.view.snapshot();
         let recorded = self.log.sample(Instant::now(), pods.len(), snapshot.len());
         let (mut decisions, records) =
-            decide_and_record(snapshot, self.view.now(), &self.policy, pods, &recorded);
+            decide_by_priority(snapshot, self.view.now(), &self.policy, pods, &recorded);
         group_by_node(pods, &mut decisions);
         let mut records: HashMap<usize, DecisionRecord> = records.into_iter().collect();
         let of_pod = |(pod, decision): (&PendingPod, &Decision)| {

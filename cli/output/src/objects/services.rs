@@ -109,6 +109,7 @@ pub fn describe(
         )
         .field("Resources", service.pod.resources.to_string())
         .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
+        .field("Priority", service.fields.priority.map(|priority| priority.to_string()).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))

@@ -18,13 +18,14 @@ pub(super) fn violations(
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // Jobs and services share the first five.
+    // Jobs and services share the first six.
     let ServiceFields {
         labels: _,
         app: _,
         depends_on: _,
         placement: _,
         scheduler: _,
+        priority: _,
         ingress,
         allow_from,
         aliases,

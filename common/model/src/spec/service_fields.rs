@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, MinAvailable, Placement, PlacementProfile,
-    PodSpec, UpdatePolicy, Violation,
+    PodSpec, Priority, UpdatePolicy, Violation,
 };
 use crate::ids::{AppName, ServiceName};
 use crate::network::ingress::{self, IngressRule};
@@ -65,6 +65,10 @@ pub struct ServiceFields {
     /// part of them in percent, rounded up. Without it as many as during an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<MinAvailable>,
+    /// Which pods are placed first if there is not enough room for all: those with the highest number, from
+    /// -1000 to 1000; without it 0. Each second of waiting counts as one more. A change of it moves no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +112,7 @@ impl ServiceFields {
             placement,
             scheduler: _,
             min_available: _,
+            priority: _,
             job: _,
             cron: _,
         } = self;

@@ -9,13 +9,13 @@ use redis::cmd;
 
 use crate::loaded::fields;
 use crate::reply::{names, read};
-use crate::service::service_fields;
+use crate::service::service_fields::{self, PlacementFields};
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
 use model::service::members::Members;
 use model::service::moves::Moves;
-use model::spec::{Placement, PlacementProfile};
+use model::spec::{Placement, PlacementProfile, Priority};
 
 type Text = Option<Vec<u8>>;
 type Fields = (Option<String>, Text, Text, Text, Text);
@@ -28,6 +28,7 @@ pub struct PlacedService {
     pub placement: Placement,
     /// If the service names one.
     pub profile: Option<PlacementProfile>,
+    pub priority: Priority,
     /// `None` if it has one replica or very many, no rules that count them, and no ordinals, or is global.
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals, and
@@ -89,7 +90,8 @@ impl Store {
         for (name, found) in all.into_iter().zip(loaded.options()) {
             let (replicas, fields, mark, moves, members): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
+            let PlacementFields { placement, profile, priority } =
+                service_fields::placement(&fields.unwrap_or_default());
             let is_global = members.is_some();
             let reads_siblings = services[name].reads_siblings(&placement, replicas, is_global);
             if reads_siblings == Some(true) {
@@ -100,7 +102,7 @@ impl Store {
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
             let members = Members::from_stored(text(members));
             let siblings = reads_siblings.map(|_| Vec::new());
-            let service = PlacedService { placement, profile, siblings, mark, moves, members };
+            let service = PlacedService { placement, profile, priority, siblings, mark, moves, members };
             placed.insert(name.clone(), service);
         }
         for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {

@@ -11,12 +11,12 @@ use crate::StoreError;
 use crate::json::to_json;
 use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, ServiceFields};
+use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, Priority, ServiceFields};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 12] = [
+const CHANGES: [(&str, &str); 13] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -27,6 +27,7 @@ const CHANGES: [(&str, &str); 12] = [
     ("placement", "where its pods may run"),
     ("scheduler", "how nodes are compared for its pods"),
     ("min_available", "how many stay while its pods are moved"),
+    ("priority", "how early its pods are placed"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -62,21 +63,39 @@ pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
-/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile is none.
-pub(crate) fn placement(fields: &[u8]) -> (Placement, Option<PlacementProfile>) {
+/// How the pods of a service are placed.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct PlacementFields {
+    pub(crate) placement: Placement,
+    pub(crate) profile: Option<PlacementProfile>,
+    pub(crate) priority: Priority,
+}
+
+/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile or priority
+/// is none.
+pub(crate) fn placement(fields: &[u8]) -> PlacementFields {
     #[derive(Default, Deserialize)]
     struct Rules {
         #[serde(default)]
         placement: Option<Placement>,
         #[serde(default)]
         scheduler: Value,
+        #[serde(default)]
+        priority: Value,
     }
     if fields.is_empty() {
-        return Default::default();
+        return PlacementFields::default();
     }
     match serde_json::from_slice::<Rules>(fields) {
-        Ok(rules) => (rules.placement.unwrap_or_default(), serde_json::from_value(rules.scheduler).ok()),
-        Err(why) => (Placement { constraints: vec![format!("({why})")], ..Placement::default() }, None),
+        Ok(rules) => PlacementFields {
+            placement: rules.placement.unwrap_or_default(),
+            profile: serde_json::from_value(rules.scheduler).ok(),
+            priority: serde_json::from_value(rules.priority).unwrap_or_default(),
+        },
+        Err(why) => {
+            let placement = Placement { constraints: vec![format!("({why})")], ..Placement::default() };
+            PlacementFields { placement, ..PlacementFields::default() }
+        }
     }
 }
 
@@ -145,6 +164,7 @@ mod tests {
             "placement": {"constraints": ["disk == ssd"]},
             "scheduler": "pack",
             "min_available": "75%",
+            "priority": 10,
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
@@ -190,6 +210,7 @@ mod tests {
             ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
             ("scheduler", json!("newest"), ServiceFields { scheduler: None, ..whole.clone() }),
             ("min_available", json!("most"), ServiceFields { min_available: None, ..whole.clone() }),
+            ("priority", json!(1001), ServiceFields { priority: None, ..whole.clone() }),
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }
@@ -204,16 +225,20 @@ mod tests {
     }
 
     #[test]
-    fn the_profile_of_a_service_is_read_beside_its_rules() {
-        for (fields, expected) in [
-            ("", None),
-            (r#"{}"#, None),
-            (r#"{"scheduler": null}"#, None),
-            (r#"{"scheduler": "round-robin"}"#, Some(PlacementProfile::RoundRobin)),
-            (r#"{"scheduler": "newest"}"#, None),
-            (r#"{"scheduler": {"name": "newest"}}"#, None),
+    fn the_profile_and_the_priority_of_a_service_are_read_beside_its_rules() {
+        for (fields, profile, priority) in [
+            ("", None, 0),
+            (r#"{}"#, None, 0),
+            (r#"{"scheduler": null, "priority": null}"#, None, 0),
+            (r#"{"scheduler": "round-robin"}"#, Some(PlacementProfile::RoundRobin), 0),
+            (r#"{"scheduler": "newest", "priority": -7}"#, None, -7),
+            (r#"{"scheduler": {"name": "newest"}}"#, None, 0),
+            (r#"{"scheduler": "pack", "priority": 1001}"#, Some(PlacementProfile::Pack), 0),
+            (r#"{"priority": {"class": "high"}}"#, None, 0),
         ] {
-            assert_eq!(placement(fields.as_bytes()), (Placement::default(), expected), "{fields}");
+            let priority = Priority::new(priority).expect("it is valid");
+            let expected = PlacementFields { profile, priority, ..PlacementFields::default() };
+            assert_eq!(placement(fields.as_bytes()), expected, "{fields}");
         }
     }
 

@@ -13,7 +13,7 @@ use model::pod::payload::Payload;
 use model::service::Service;
 use model::service::volume::{Volume, VolumeClaim, VolumeScope};
 use model::spec::{DesiredService, FORM_WITH_RULES, Kind, PlacementProfile};
-use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces, decide};
+use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces};
 use store::{PlacedService, Sibling, WaitingPods};
 
 use super::change::{NewNodes, PlannedChange};
@@ -23,6 +23,7 @@ use crate::drain::{Place, decide_places, leave, leaves_before, stays};
 use crate::intake::{PendingPod, bound, pending_pod};
 use crate::judge::take_out;
 use crate::ordinals::KnownPlaces;
+use crate::priorities::decide_by_priority;
 use crate::services::Waiting;
 
 pub(super) struct Fork {
@@ -155,7 +156,7 @@ impl Fork {
         let mut pods: Vec<PendingPod> = batch.iter().map(|pod| self.located(*pod)).collect();
         let placed = self.set_services(&mut pods);
         self.snapshot.set_placed(placed);
-        let mut decisions = decide(&self.snapshot, self.now, &self.policy, &pods);
+        let (mut decisions, _) = decide_by_priority(&self.snapshot, self.now, &self.policy, &pods, &[]);
         group_by_node(&pods, &mut decisions);
         for ((index, pod), decision) in batch.iter().zip(pods).zip(decisions) {
             match decision.outcome {
@@ -194,8 +195,8 @@ impl Fork {
         let reads = waiting.reads_siblings(&placement, service.replicas as usize, service.is_global());
         let siblings = reads.map(|reads| if reads { self.siblings(service) } else { Vec::new() });
         let (moves, members) = (service.moves.clone(), service.members.clone());
-        let profile = service.fields.scheduler;
-        PlacedService { placement, profile, siblings, mark: String::new(), moves, members }
+        let (profile, priority) = (service.fields.scheduler, service.fields.priority.unwrap_or_default());
+        PlacedService { placement, profile, priority, siblings, mark: String::new(), moves, members }
     }
 
     fn siblings(&self, service: &Service) -> Vec<Sibling> {
