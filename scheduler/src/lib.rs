@@ -22,6 +22,7 @@ mod loops;
 mod metrics;
 mod reconcile;
 
+mod preempting;
 #[cfg(test)]
 mod tests;
 mod timings;

@@ -24,7 +24,6 @@ mod placement_profile;
 mod pod;
 mod pod_checks;
 mod pod_volumes;
-mod priority;
 mod service_fields;
 mod stateful;
 mod units;
@@ -52,11 +51,11 @@ pub use min_available::MinAvailable;
 pub use mode::Mode;
 pub use named_request::NamedRequest;
 pub use placement::{
-    FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement, Preference, Spread, domain_of,
+    FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement, Preemption, Preference, Priority, Spread,
+    domain_of,
 };
 pub use placement_profile::PlacementProfile;
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
-pub use priority::Priority;
 pub use service_fields::ServiceFields;
 pub use stateful::Stateful;
 pub use units::{

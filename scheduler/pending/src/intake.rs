@@ -28,6 +28,8 @@ pub struct PendingPod {
     pub seen_mark: Option<Arc<str>>,
     /// Of its service.
     pub priority: Priority,
+    /// Pods of a lower priority may be stopped for it.
+    pub preempts: bool,
     /// When it began to wait, if that was read: see [`read_waits`](crate::read_waits).
     pub since: Option<RedisMillis>,
 }
@@ -215,6 +217,7 @@ pub(crate) fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<Serv
         moves_to: None,
         seen_mark: None,
         priority: Priority::default(),
+        preempts: false,
         since: None,
     }
 }

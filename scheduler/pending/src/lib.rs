@@ -13,6 +13,7 @@ mod judge;
 mod needs;
 mod ordinals;
 mod plan;
+mod preemption;
 mod priorities;
 mod services;
 mod snapshot;
@@ -27,5 +28,6 @@ pub use plan::{
     ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, PlanOutcome, PlannedChange,
     PlannedPod, StuckPod, plan,
 };
+pub use preemption::PreemptionSearch;
 pub use priorities::{decide_by_priority, read_waits};
 pub use services::read_services;

@@ -1,8 +1,8 @@
-//! The order in which the pods of a batch are decided about: the highest priority first, which rises with each
-//! second of waiting.
+//! The order in which the pods of a batch are decided about: the highest priority first, which rises with
+//! each second of waiting.
 //!
-//! The queue has no order but its own: scripts take pods from its end. So a scheduler decides in another order
-//! than the one in which it assigns. A batch has all that waits, unless that is very much.
+//! The queue has no order but its own: scripts take pods from its end. So a scheduler decides in another
+//! order than the one in which it assigns. A batch has all that waits, unless that is very much.
 //!
 //! Tests: beside the code, scheduler::tests::priorities
 
@@ -16,8 +16,8 @@ use store::{Store, StoreError};
 
 use crate::intake::PendingPod;
 
-/// Reads since when the pods wait, if that changes their order. Until then they do not age: it matters only if
-/// there is not enough room.
+/// Reads since when the pods wait, if that changes their order. Until then they do not age: it matters only
+/// if there is not enough room.
 pub async fn read_waits(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     if is_in_order(pods) || pods.iter().all(|pod| pod.since.is_some()) {
         return Ok(());
@@ -28,8 +28,8 @@ pub async fn read_waits(store: &Store, pods: &mut [PendingPod]) -> Result<(), St
     Ok(())
 }
 
-/// As [`decide_and_record`], but the most urgent pods choose first. Decisions are in the order of `pods`; they
-/// and the records have the indices of pods in the order of deciding, which is unique.
+/// As [`decide_and_record`], but the most urgent pods choose first. Decisions are in the order of `pods`;
+/// they and the records have the pods' indices in the order of deciding.
 pub fn decide_by_priority(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use model::spec::{PlacementProfile, Priority};
+use model::spec::{PlacementProfile, Preemption, Priority};
 use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode, Target};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
@@ -170,6 +170,8 @@ fn set_priorities(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedS
     for pod in pods {
         let service = pod.request.generation.as_ref().and_then(|generation| placed.get(&generation.service));
         pod.priority = service.map(|service| service.priority).unwrap_or_default();
+        pod.preempts =
+            service.is_some_and(|service| Preemption::applies(service.preemption, service.priority));
     }
 }
 

@@ -13,6 +13,7 @@ mod healing;
 mod killing;
 mod placing;
 mod planning;
+mod preemption;
 mod priorities;
 mod rebalancing;
 mod stateful;

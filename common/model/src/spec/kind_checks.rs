@@ -18,7 +18,7 @@ pub(super) fn violations(
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // Jobs and services share the first six.
+    // Jobs and services share the first seven.
     let ServiceFields {
         labels: _,
         app: _,
@@ -26,6 +26,7 @@ pub(super) fn violations(
         placement: _,
         scheduler: _,
         priority: _,
+        preemption: _,
         ingress,
         allow_from,
         aliases,

@@ -3,6 +3,7 @@
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
 mod node_constraint;
+mod priority;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::node_constraint::{HOST_NAME, LABELS};
 pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
+pub use self::priority::{Preemption, Priority};
 use super::{Violation, units};
 use crate::ids::NodeName;
 

@@ -15,7 +15,7 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
 use model::service::members::Members;
 use model::service::moves::Moves;
-use model::spec::{Placement, PlacementProfile, Priority};
+use model::spec::{Placement, PlacementProfile, Preemption, Priority};
 
 type Text = Option<Vec<u8>>;
 type Fields = (Option<String>, Text, Text, Text, Text);
@@ -29,6 +29,7 @@ pub struct PlacedService {
     /// If the service names one.
     pub profile: Option<PlacementProfile>,
     pub priority: Priority,
+    pub preemption: Option<Preemption>,
     /// `None` if it has one replica or very many, no rules that count them, and no ordinals, or is global.
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals, and
@@ -90,7 +91,7 @@ impl Store {
         for (name, found) in all.into_iter().zip(loaded.options()) {
             let (replicas, fields, mark, moves, members): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let PlacementFields { placement, profile, priority } =
+            let PlacementFields { placement, profile, priority, preemption } =
                 service_fields::placement(&fields.unwrap_or_default());
             let is_global = members.is_some();
             let reads_siblings = services[name].reads_siblings(&placement, replicas, is_global);
@@ -102,7 +103,8 @@ impl Store {
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
             let members = Members::from_stored(text(members));
             let siblings = reads_siblings.map(|_| Vec::new());
-            let service = PlacedService { placement, profile, priority, siblings, mark, moves, members };
+            let service =
+                PlacedService { placement, profile, priority, preemption, siblings, mark, moves, members };
             placed.insert(name.clone(), service);
         }
         for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {

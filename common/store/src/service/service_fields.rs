@@ -11,12 +11,14 @@ use crate::StoreError;
 use crate::json::to_json;
 use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, Priority, ServiceFields};
+use model::spec::{
+    AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, Preemption, Priority, ServiceFields,
+};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 13] = [
+const CHANGES: [(&str, &str); 14] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -28,6 +30,7 @@ const CHANGES: [(&str, &str); 13] = [
     ("scheduler", "how nodes are compared for its pods"),
     ("min_available", "how many stay while its pods are moved"),
     ("priority", "how early its pods are placed"),
+    ("preemption", "whether pods are stopped for its own"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -63,16 +66,22 @@ pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
+/// For one that cannot be read no pod is stopped.
+fn preemption(value: Value) -> Option<Preemption> {
+    if value.is_null() { None } else { Some(serde_json::from_value(value).unwrap_or(Preemption::Never)) }
+}
+
 /// How the pods of a service are placed.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PlacementFields {
     pub(crate) placement: Placement,
     pub(crate) profile: Option<PlacementProfile>,
     pub(crate) priority: Priority,
+    pub(crate) preemption: Option<Preemption>,
 }
 
-/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile or priority
-/// is none.
+/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile or
+/// priority is none.
 pub(crate) fn placement(fields: &[u8]) -> PlacementFields {
     #[derive(Default, Deserialize)]
     struct Rules {
@@ -82,6 +91,8 @@ pub(crate) fn placement(fields: &[u8]) -> PlacementFields {
         scheduler: Value,
         #[serde(default)]
         priority: Value,
+        #[serde(default)]
+        preemption: Value,
     }
     if fields.is_empty() {
         return PlacementFields::default();
@@ -91,6 +102,7 @@ pub(crate) fn placement(fields: &[u8]) -> PlacementFields {
             placement: rules.placement.unwrap_or_default(),
             profile: serde_json::from_value(rules.scheduler).ok(),
             priority: serde_json::from_value(rules.priority).unwrap_or_default(),
+            preemption: preemption(rules.preemption),
         },
         Err(why) => {
             let placement = Placement { constraints: vec![format!("({why})")], ..Placement::default() };
@@ -132,6 +144,8 @@ fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceField
         let Err(why) = serde_json::from_value::<ServiceFields>(json!({ name: &*value })) else { continue };
         *value = match name.as_str() {
             field if is_needed(field, kind) => return Err(corrupt(what, format!("{field}: {why}"))),
+            // Stop no pod.
+            "preemption" => json!(Preemption::Never),
             // Admit only its own pods.
             "allow_from" => json!(AllowFrom::default()),
             // Unreadable dependencies delay no pod, and a policy of a newer version cannot be followed.
@@ -165,6 +179,7 @@ mod tests {
             "scheduler": "pack",
             "min_available": "75%",
             "priority": 10,
+            "preemption": "never",
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
@@ -211,6 +226,11 @@ mod tests {
             ("scheduler", json!("newest"), ServiceFields { scheduler: None, ..whole.clone() }),
             ("min_available", json!("most"), ServiceFields { min_available: None, ..whole.clone() }),
             ("priority", json!(1001), ServiceFields { priority: None, ..whole.clone() }),
+            (
+                "preemption",
+                json!("always"),
+                ServiceFields { preemption: Some(Preemption::Never), ..whole.clone() },
+            ),
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }
@@ -239,6 +259,13 @@ mod tests {
             let priority = Priority::new(priority).expect("it is valid");
             let expected = PlacementFields { profile, priority, ..PlacementFields::default() };
             assert_eq!(placement(fields.as_bytes()), expected, "{fields}");
+        }
+        for (fields, expected) in [
+            (r#"{"preemption": null}"#, None),
+            (r#"{"preemption": "lower"}"#, Some(Preemption::Lower)),
+            (r#"{"preemption": "sometimes"}"#, Some(Preemption::Never)),
+        ] {
+            assert_eq!(placement(fields.as_bytes()).preemption, expected, "{fields}");
         }
     }
 

@@ -196,7 +196,8 @@ impl Fork {
         let siblings = reads.map(|reads| if reads { self.siblings(service) } else { Vec::new() });
         let (moves, members) = (service.moves.clone(), service.members.clone());
         let (profile, priority) = (service.fields.scheduler, service.fields.priority.unwrap_or_default());
-        PlacedService { placement, profile, priority, siblings, mark: String::new(), moves, members }
+        let (preemption, mark) = (service.fields.preemption, String::new());
+        PlacedService { placement, profile, priority, preemption, siblings, mark, moves, members }
     }
 
     fn siblings(&self, service: &Service) -> Vec<Sibling> {

@@ -1,4 +1,5 @@
-//! `priority` of a service: which pods are placed first if there is not enough room for all.
+//! `priority` of a service: which pods are placed first if there is not enough room for all; `preemption`:
+//! whether others are stopped for them.
 //!
 //! Tests: beside the code, pending::priorities
 
@@ -7,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::units;
+use super::super::units;
 
 /// From -1000 to 1000; 0 is that of services without one, and of pushed pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +50,29 @@ impl Serialize for Priority {
 impl<'de> Deserialize<'de> for Priority {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         units::parsed(deserializer, "a whole number from -1000 to 1000")
+    }
+}
+
+/// Whether pods of a lower priority are stopped for pods of the service that fit nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preemption {
+    /// Only for a priority above 0.
+    Lower,
+    Never,
+}
+
+impl Preemption {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Never => "never",
+        }
+    }
+
+    /// Without the field pods are stopped for those of a priority above 0.
+    pub fn applies(of_service: Option<Self>, priority: Priority) -> bool {
+        of_service != Some(Self::Never) && priority.get() > 0
     }
 }
 
