@@ -1,7 +1,7 @@
 //! Room for pods of a higher priority: others are stopped for one that fits nowhere, and it gets their room.
 //!
-//! The room is kept in the node's record, and `assign` gives it to no other pod. It ends by itself; if the pod
-//! does not wait any more, a scheduler gives it up before. So nothing is lost with a scheduler: the pod waits
+//! The room is kept in the node's record, and no other pod is assigned to it. It ends by itself, and
+//! sooner if the pod does not wait any more. So nothing is lost with a scheduler: the pod waits
 //! as before, and the next one that takes it finds its room in the view.
 //!
 //! Tests: scheduler::tests::preemption
@@ -32,7 +32,7 @@ pub(crate) struct Preempting {
 }
 
 impl Preempting {
-    /// Gives up the room of pods that do not wait any more.
+    /// Drops the nominations of pods that do not wait any more.
     pub(crate) async fn drop_ended(
         &mut self,
         store: &Store,
@@ -113,7 +113,7 @@ impl Preempting {
 }
 
 /// The pod with room of its own goes there, unless it is to go to another node. For the decision the room
-/// counts as free; the script gives it to no other pod.
+/// counts as free; the script assigns no other pod to it.
 pub(crate) fn set_targets(view: &ClusterView, pods: &mut [PendingPod]) {
     if view.nominations().is_empty() {
         return;

@@ -18,7 +18,7 @@ use model::spec::{Kind, Priority};
 use placement::{
     ClusterSnapshot, FullNode, Outcome, PlacementPolicy, PodRequest, Resident, Target, choose_victims, decide,
 };
-use store::{Preemption, Store, StoreError, Victim};
+use store::{PlannedPreemption, PreemptedPod, Store, StoreError};
 
 use crate::intake::{Intake, PendingPod};
 
@@ -37,7 +37,7 @@ pub struct PreemptionSearch {
     after: Option<NodeName>,
 }
 
-struct Found {
+struct Residents {
     services: HashMap<ServiceName, Service>,
     records: HashMap<PodId, PodRecord>,
     nodes: Vec<FullNode>,
@@ -50,7 +50,7 @@ impl PreemptionSearch {
         store: &Store,
         (snapshot, now, policy): (&ClusterSnapshot, RedisMillis, &PlacementPolicy),
         pod: &PendingPod,
-    ) -> Result<Option<Preemption>, StoreError> {
+    ) -> Result<Option<PlannedPreemption>, StoreError> {
         let nodes = self.next_nodes(snapshot, now, &pod.request);
         let nodes = emptied_fit(nodes, (snapshot, now, policy), &pod.request);
         let found = read_residents(store, &nodes, pod.priority).await?;
@@ -106,7 +106,7 @@ fn emptied_fit<'a>(
     nodes.into_iter().filter(fits).collect()
 }
 
-async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Result<Found, StoreError> {
+async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Result<Residents, StoreError> {
     let mut payloads = Vec::new();
     for node in nodes {
         payloads.extend(store.queued_on(&node.name).await?);
@@ -141,7 +141,7 @@ async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Resu
         residents: records.values().filter_map(|record| resident(record, node, &services)).collect(),
     };
     let nodes = nodes.iter().map(full_node).collect();
-    Ok(Found { services, records, nodes })
+    Ok(Residents { services, records, nodes })
 }
 
 fn gives_way(service: &Service, below: Priority) -> bool {
@@ -169,11 +169,11 @@ fn resident(record: &PodRecord, node: &Node, services: &HashMap<ServiceName, Ser
 
 async fn choose(
     store: &Store,
-    found: Found,
+    found: Residents,
     nodes: &[&Node],
     pod: &PendingPod,
-) -> Result<Option<Preemption>, StoreError> {
-    let Found { services, records, nodes: full } = found;
+) -> Result<Option<PlannedPreemption>, StoreError> {
+    let Residents { services, records, nodes: full } = found;
     let request = pod.request.requirements.resources();
     // As if all replicas were in service, until they are counted.
     let mut spare: HashMap<ServiceName, usize> = services
@@ -226,10 +226,10 @@ fn preemption(
     victims: &[&Resident],
     services: &HashMap<ServiceName, Service>,
     records: &HashMap<PodId, PodRecord>,
-) -> Option<Preemption> {
+) -> Option<PlannedPreemption> {
     let victim = |resident: &&Resident| {
         let service = services.get(&resident.service)?;
-        Some(Victim {
+        Some(PreemptedPod {
             pod: resident.pod.clone(),
             assignment: records.get(&resident.pod)?.assignment.clone()?,
             service: service.name.clone(),
@@ -237,7 +237,7 @@ fn preemption(
         })
     };
     let longest = victims.iter().filter_map(|victim| services.get(&victim.service)).map(grace).max();
-    Some(Preemption {
+    Some(PlannedPreemption {
         node: node.name.clone(),
         incarnation: node.incarnation.clone()?,
         victims: victims.iter().map(victim).collect::<Option<Vec<_>>>()?,

@@ -32,8 +32,8 @@ pub struct FullNode {
     pub residents: Vec<Resident>,
 }
 
-/// `spare` is how many serving pods of a service may go; of a service that is not there, none may. Returns the
-/// node and the pods that are stopped there; `None` if no node has enough of them, or one has room already.
+/// `spare` is how many serving pods of a service may go; of a service that is not there, none may. Returns
+/// the node and the pods that are stopped there; `None` if no node has enough of them.
 pub fn choose_victims<'a>(
     request: &Resources,
     priority: Priority,
@@ -94,7 +94,7 @@ fn freed(gone: &[&Resident]) -> Resources {
     gone.iter().fold(Resources::default(), |sum, pod| sum.saturating_add(pod.request))
 }
 
-/// What is freed beyond need, in thousandths of the node.
+/// Freed amounts beyond need, in thousandths of the node.
 fn surplus(node: &FullNode, request: &Resources, victims: &[&Resident]) -> u64 {
     let freed = freed(victims);
     let part = |resource: Resource| {

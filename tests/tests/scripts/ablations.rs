@@ -2,7 +2,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, named_resources, nodes, volumes};
+use crate::{addresses, checks, host_ports, named_resources, nodes, preemption, volumes};
 
 macro_rules! notices {
     ($(
@@ -48,6 +48,10 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_ids: named_resources::many_drain_one_node_with_ids, "_prelude",
         "if ids then each_id(ids, release_field) end" => "", "keeps the id";
+    a_preemption_that_keeps_no_room: preemption::the_room_is_of_one_pod, "assign",
+        "found.nominee, found.kept = read_nomination(nominated)" => "", "another pod gets the room";
+    a_nominee_that_does_not_give_its_room_back: preemption::the_room_is_of_one_pod, "assign",
+        "redis.call('HDEL', node.key, 'nominated')" => "", "room is still kept";
     an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "_prelude",
         "redis.call('HGET', addresses, '#' .. number) == name" => "true", "is told, and these are listed";
     an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",

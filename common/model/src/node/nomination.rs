@@ -6,8 +6,8 @@ use crate::RedisMillis;
 use crate::ids::PodId;
 use crate::node::resources::{Resource, Resources};
 
-/// The field `nominated` of `node:<name>`. It ends by itself, and no sum counts it: `assign` subtracts it from
-/// what is free for other pods.
+/// The field `nominated` of `node:<name>`. It ends by itself, and no sum counts it: `assign` subtracts it
+/// from what is free for other pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nomination {
     pub pod: PodId,
@@ -18,7 +18,7 @@ pub struct Nomination {
 }
 
 impl Nomination {
-    /// One that begins in the future was written by a former master, whose clock was ahead: it counts as over.
+    /// One that begins in the future was written by a former master whose clock was ahead: it is over.
     pub fn holds(&self, now: RedisMillis) -> bool {
         self.since <= now && now < self.until
     }

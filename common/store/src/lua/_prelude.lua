@@ -366,8 +366,8 @@ local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, pa
   redis.call('SADD', pushed, uuid)
 end
 
--- Room on a node that is kept for a pod: "<uuid> <since> <until> <amounts as in RESOURCES>". Returns the uuid and
--- the amounts while that holds. A time written by a former master whose clock was ahead keeps nothing.
+-- Room on a node that is kept for a pod: "<uuid> <since> <until> <amounts as in RESOURCES>". Returns the uuid
+-- and the amounts while that holds. A time of a former master whose clock was ahead keeps nothing.
 local MAX_NOMINATION_MS = 900000
 local function read_nomination(text)
   local uuid, since, till, rest = match_short(text or '', '^(%S+) (%d+) (%d+) (.*)$')

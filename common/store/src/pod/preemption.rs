@@ -12,18 +12,18 @@ use model::node::Resources;
 
 /// All as it was seen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Preemption {
+pub struct PlannedPreemption {
     pub node: NodeName,
     pub incarnation: Incarnation,
     /// Enough for the request, and none too many.
-    pub victims: Vec<Victim>,
+    pub victims: Vec<PreemptedPod>,
     /// The room is kept for the waiting pod for so long.
     pub kept: Duration,
 }
 
 /// A pod that is stopped for another one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Victim {
+pub struct PreemptedPod {
     pub pod: PodId,
     pub assignment: AssignmentId,
     pub service: ServiceName,
@@ -32,17 +32,17 @@ pub struct Victim {
 }
 
 impl Store {
-    /// Stops the victims and keeps their room for `pod`, a waiting one of the service `name`. Returns false if
-    /// something is not as it was seen: nothing has changed.
+    /// Stops the victims and keeps their room for `pod`, a waiting one of the service `name`. Returns false
+    /// if something is not as it was seen: nothing has changed.
     pub async fn preempt(
         &self,
         (pod, name): (&PodId, &ServiceName),
         request: Resources,
         dead_after: Duration,
-        preemption: &Preemption,
+        preemption: &PlannedPreemption,
         message: &str,
     ) -> Result<bool, StoreError> {
-        let Preemption { node, incarnation, victims, kept } = preemption;
+        let PlannedPreemption { node, incarnation, victims, kept } = preemption;
         let mut call = preempt::Head {
             node_key: keys::node(node),
             stop_set: keys::stop(node),

@@ -15,7 +15,7 @@ use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ids, has_ordinals, has_rules,
-    has_several_containers, has_volume, image_in_the_end, is_global, update_order,
+    has_several_containers, has_volume, image_in_the_end, is_global, priority_of, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -24,6 +24,8 @@ const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", 
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const IMAGES_WITH_RESOURCES: [&str; 5] = ["stop:gpu1", "stop:gpu2", "keep:gpu1", "keep:gpu2", "keep:gpu3"];
+const IMAGES_WITH_PRIORITIES: [&str; 5] =
+    ["stop:prio0", "stop:prio5", "keep:prio0", "keep:prio5", "keep:prio9"];
 const GLOBAL_IMAGES: [&str; 4] = ["stop:global1", "stop:global2", "keep:global1", "keep:global2"];
 const MAX_REPLICAS: u64 = 4;
 
@@ -34,6 +36,7 @@ pub(crate) enum RuleKind {
     Labels,
     Ordinals { start: &'static str },
     Resources,
+    Priorities,
     Global,
 }
 
@@ -179,6 +182,7 @@ impl ClientState {
             RuleKind::Labels => &IMAGES_WITH_RULES,
             RuleKind::Ordinals { .. } => &IMAGES_WITH_ORDINALS,
             RuleKind::Resources => &IMAGES_WITH_RESOURCES,
+            RuleKind::Priorities => &IMAGES_WITH_PRIORITIES,
             RuleKind::Global => &GLOBAL_IMAGES,
         };
         let image = images[self.random.below(images.len())].to_owned();
@@ -292,6 +296,9 @@ async fn put(
         let has_few_nodes = has_rules(image) || has_ordinals(image) || has_ids(image) || is_global(image);
         let cpus = if has_few_nodes { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
+    }
+    if let Some(priority) = priority_of(&service.image) {
+        input["priority"] = priority.into();
     }
     if has_check(&service.image) {
         input["healthcheck"] = serde_json::json!({

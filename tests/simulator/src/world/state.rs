@@ -141,6 +141,7 @@ fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
     match options.scenario {
         Scenario::Rules => RuleKind::Labels,
         Scenario::Resources => RuleKind::Resources,
+        Scenario::Preemption => RuleKind::Priorities,
         Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
         Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },
         Scenario::Global => RuleKind::Global,

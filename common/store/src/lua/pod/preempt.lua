@@ -1,6 +1,7 @@
 -- Stops pods of a lower priority on a node for a waiting one that fits nowhere, and keeps their room for it.
--- Reply: 'OK' | 'CHANGED' (the waiting pod, the node, a pod there or its service is not as it was seen, or other pods
---          would do by now: look again)
+-- Reply: 'OK'
+--        | 'CHANGED' (the waiting pod, the node, a pod there or its service is not as it was seen, or other
+--          pods would do by now: look again)
 local node_key, stop_set, nominee_key = head_keys()
 local node, seen_incarnation, nominee, name, kept_ms, dead_after_ms, message = head_args()
 local request = head_resources()
