@@ -14,7 +14,7 @@ use model::node::{Node, NodeKind, NodeState, Resource, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::service::{Service, ServiceState};
-use model::spec::{Kind, Priority};
+use model::spec::{Kind, Preemption, Priority};
 use placement::{
     ClusterSnapshot, FullNode, Outcome, PlacementPolicy, PodRequest, Resident, Target, choose_victims, decide,
 };
@@ -38,6 +38,9 @@ pub struct PreemptionSearch {
 }
 
 struct Residents {
+    /// Of the waiting pod.
+    own: Service,
+    /// Of a lower priority.
     services: HashMap<ServiceName, Service>,
     records: HashMap<PodId, PodRecord>,
     nodes: Vec<FullNode>,
@@ -53,8 +56,10 @@ impl PreemptionSearch {
     ) -> Result<Option<PlannedPreemption>, StoreError> {
         let nodes = self.next_nodes(snapshot, now, &pod.request);
         let nodes = emptied_fit(nodes, (snapshot, now, policy), &pod.request);
-        let found = read_residents(store, &nodes, pod.priority).await?;
-        choose(store, found, &nodes, pod).await
+        match read_residents(store, &nodes, pod).await? {
+            Some(found) => choose(store, found, &nodes, &pod.request.requirements.resources()).await,
+            None => Ok(None),
+        }
     }
 
     /// Large enough, and may get pods.
@@ -106,7 +111,13 @@ fn emptied_fit<'a>(
     nodes.into_iter().filter(fits).collect()
 }
 
-async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Result<Residents, StoreError> {
+/// `None` if the pod's service wants no preemption any more.
+async fn read_residents(
+    store: &Store,
+    nodes: &[&Node],
+    pod: &PendingPod,
+) -> Result<Option<Residents>, StoreError> {
+    let Some(own) = pod.payload.service() else { return Ok(None) };
     let mut payloads = Vec::new();
     for node in nodes {
         payloads.extend(store.queued_on(&node.name).await?);
@@ -115,14 +126,19 @@ async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Resu
     payloads.sort_unstable();
     payloads.dedup();
     let pods = Intake::read(store, payloads).await?.pending;
-    let names: BTreeSet<ServiceName> = pods.iter().filter_map(|pod| pod.payload.service()).collect();
+    let others = pods.iter().filter_map(|pod| pod.payload.service());
+    let names: BTreeSet<ServiceName> = others.chain([own.clone()]).collect();
     let names: Vec<ServiceName> = names.into_iter().collect();
     // Before the pods: their `step` tells whether something has changed since.
     let services = store.services(&names).await?.found().into_iter();
-    let services: HashMap<ServiceName, Service> = services
-        .filter(|service| gives_way(service, below))
-        .map(|service| (service.name.clone(), service))
-        .collect();
+    let mut services: HashMap<ServiceName, Service> =
+        services.map(|service| (service.name.clone(), service)).collect();
+    let Some(own) = services.remove(&own) else { return Ok(None) };
+    let priority = own.fields.priority.unwrap_or_default();
+    if !Preemption::applies(own.fields.preemption, priority) {
+        return Ok(None);
+    }
+    services.retain(|_, service| gives_way(service, priority));
     let may_go = |pod: &&PendingPod| {
         let service = pod.payload.service().and_then(|name| services.get(&name));
         let has_data = pod.volumes.iter().any(|claim| !claim.scope.is_shared());
@@ -141,7 +157,7 @@ async fn read_residents(store: &Store, nodes: &[&Node], below: Priority) -> Resu
         residents: records.values().filter_map(|record| resident(record, node, &services)).collect(),
     };
     let nodes = nodes.iter().map(full_node).collect();
-    Ok(Residents { services, records, nodes })
+    Ok(Some(Residents { own, services, records, nodes }))
 }
 
 fn gives_way(service: &Service, below: Priority) -> bool {
@@ -171,10 +187,10 @@ async fn choose(
     store: &Store,
     found: Residents,
     nodes: &[&Node],
-    pod: &PendingPod,
+    request: &Resources,
 ) -> Result<Option<PlannedPreemption>, StoreError> {
-    let Residents { services, records, nodes: full } = found;
-    let request = pod.request.requirements.resources();
+    let Residents { own, services, records, nodes: full } = found;
+    let priority = own.fields.priority.unwrap_or_default();
     // As if all replicas were in service, until they are counted.
     let mut spare: HashMap<ServiceName, usize> = services
         .iter()
@@ -182,14 +198,14 @@ async fn choose(
         .collect();
     let mut counted: BTreeSet<ServiceName> = BTreeSet::new();
     for _ in 0..MAX_ROUNDS {
-        let Some((node, victims)) = choose_victims(&request, pod.priority, &full, &spare) else {
+        let Some((node, victims)) = choose_victims(request, priority, &full, &spare) else {
             return Ok(None);
         };
         let names: BTreeSet<&ServiceName> = victims.iter().map(|victim| &victim.service).collect();
         let new: Vec<&ServiceName> = names.into_iter().filter(|name| !counted.contains(*name)).collect();
         if new.is_empty() {
             let node = nodes.iter().find(|one| one.name == node.name);
-            return Ok(node.and_then(|node| preemption(node, &victims, &services, &records)));
+            return Ok(node.and_then(|node| preemption(node, &own, &victims, (&services, &records))));
         }
         for name in new {
             spare.insert(name.clone(), spare_now(store, &services[name]).await?);
@@ -223,9 +239,9 @@ fn spare(service: &Service, serving: usize) -> usize {
 
 fn preemption(
     node: &Node,
+    own: &Service,
     victims: &[&Resident],
-    services: &HashMap<ServiceName, Service>,
-    records: &HashMap<PodId, PodRecord>,
+    (services, records): (&HashMap<ServiceName, Service>, &HashMap<PodId, PodRecord>),
 ) -> Option<PlannedPreemption> {
     let victim = |resident: &&Resident| {
         let service = services.get(&resident.service)?;
@@ -234,12 +250,14 @@ fn preemption(
             assignment: records.get(&resident.pod)?.assignment.clone()?,
             service: service.name.clone(),
             step: service.rollout.step.clone(),
+            revision: service.revision,
         })
     };
     let longest = victims.iter().filter_map(|victim| services.get(&victim.service)).map(grace).max();
     Some(PlannedPreemption {
         node: node.name.clone(),
         incarnation: node.incarnation.clone()?,
+        revision: own.revision,
         victims: victims.iter().map(victim).collect::<Option<Vec<_>>>()?,
         kept: longest.unwrap_or_default() + MORE_TIME,
     })

@@ -470,7 +470,7 @@ ablations! {
         "resources: ";
     }
     Preemption {
-    with_a_preemption_that_keeps_no_room, seed 0:
+    with_a_preemption_that_keeps_no_room, seed 27:
         "assign", "found.nominee, found.kept = read_nomination(nominated)" => "",
         "was assigned more than its capacity";
     }

@@ -542,10 +542,12 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                 assignment: record.assignment.clone().unwrap_or_else(AssignmentId::random),
                 service: service.name.clone(),
                 step: service.rollout.step,
+                revision: service.revision,
             };
             let incarnation = seen.incarnation.unwrap_or_else(Incarnation::random);
             let kept = Duration::from_secs(60);
-            let found = PlannedPreemption { node: seen.name, incarnation, victims: vec![victim], kept };
+            let victims = vec![victim];
+            let found = PlannedPreemption { node: seen.name, incarnation, revision: 1, victims, kept };
             let high = fixture.service("high", 1).await.name;
             let waiting = fixture.pods(&high).await.remove(0).id;
             // All of it.

@@ -45,10 +45,12 @@ async fn preemption(fixture: &Fixture, victims: &[PodRecord]) -> PlannedPreempti
         assignment: pod.assignment.clone().unwrap(),
         service: service.name.clone(),
         step: service.rollout.step.clone(),
+        revision: service.revision,
     };
     PlannedPreemption {
         node: w1.name,
         incarnation: w1.incarnation.unwrap(),
+        revision: 1,
         victims: victims.iter().map(victim).collect(),
         kept: KEPT,
     }
@@ -76,6 +78,8 @@ async fn pods_are_stopped_only_if_all_is_as_it_was_seen() {
         (preemption(&fixture, &low).await, "one too many"),
         (victim(&|pod| pod.assignment = AssignmentId::random()), "assigned again"),
         (victim(&|pod| pod.step = "7".to_owned()), "its service has taken a step"),
+        (victim(&|pod| pod.revision = 7), "its service has changed"),
+        (PlannedPreemption { revision: 7, ..good.clone() }, "the service of the waiting pod has changed"),
         (victim(&|pod| pod.pod = high.id.clone()), "a pod that is not there"),
         (PlannedPreemption { node: node("w2"), ..good.clone() }, "an unknown node"),
     ] {

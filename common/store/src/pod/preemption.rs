@@ -15,6 +15,8 @@ use model::node::Resources;
 pub struct PlannedPreemption {
     pub node: NodeName,
     pub incarnation: Incarnation,
+    /// Of the waiting pod's service, whose priority is higher.
+    pub revision: u64,
     /// Enough for the request, and none too many.
     pub victims: Vec<PreemptedPod>,
     /// The room is kept for the waiting pod for so long.
@@ -29,6 +31,8 @@ pub struct PreemptedPod {
     pub service: ServiceName,
     /// Of its service, from before its pods were counted.
     pub step: String,
+    /// Of its service, when its priority was read.
+    pub revision: u64,
 }
 
 impl Store {
@@ -42,15 +46,17 @@ impl Store {
         preemption: &PlannedPreemption,
         message: &str,
     ) -> Result<bool, StoreError> {
-        let PlannedPreemption { node, incarnation, victims, kept } = preemption;
+        let PlannedPreemption { node, incarnation, revision, victims, kept } = preemption;
         let mut call = preempt::Head {
             node_key: keys::node(node),
             stop_set: keys::stop(node),
             nominee_key: keys::pod(pod),
+            its_service_key: keys::service(name),
             node,
             seen_incarnation: incarnation,
             nominee: pod,
             name,
+            its_seen_revision: *revision,
             kept_ms: *kept,
             dead_after_ms: dead_after,
             message,
@@ -65,6 +71,7 @@ impl Store {
                 uuid: &victim.pod,
                 seen_assignment: &victim.assignment,
                 seen_step: &victim.step,
+                seen_revision: victim.revision,
             });
         }
         is_done("preempting pods", &word("preempting pods", self.link.script(&call).await?)?)

@@ -544,13 +544,13 @@ scripts! {
     preempt in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [node_key, stop_set, nominee_key],
+        keys: [node_key, stop_set, nominee_key, its_service_key],
         args: [
-            node, seen_incarnation, nominee, name, kept_ms, dead_after_ms, message, resources
+            node, seen_incarnation, nominee, name, its_seen_revision, kept_ms, dead_after_ms, message, resources
         ],
         batch Pod pod {
             keys: [pod_key, service_key, ep_key],
-            args: [uuid, seen_assignment, seen_step],
+            args: [uuid, seen_assignment, seen_step, seen_revision],
         }
         moves: [Stop],
     }

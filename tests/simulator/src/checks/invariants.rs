@@ -284,7 +284,11 @@ pub(crate) fn stopped_for_no_higher(
     before: &BTreeMap<String, SimulatedPod>,
     observed: &SimulatedState,
 ) -> Vec<String> {
-    let priority = |pod: &SimulatedPod| priority_of(&pod.image).unwrap_or_default();
+    // Of the service, whatever generation the pod is.
+    let priority = |pod: &SimulatedPod| {
+        let service = observed.services.get(&pod.service);
+        service.and_then(|service| priority_of(&service.image)).unwrap_or_default()
+    };
     let was_placed = |uuid: &String| {
         before.get(uuid).is_some_and(|pod| matches!(pod.phase.as_str(), "assigned" | "running"))
     };

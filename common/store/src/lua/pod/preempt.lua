@@ -2,8 +2,9 @@
 -- Reply: 'OK'
 --        | 'CHANGED' (the waiting pod, the node, a pod there or its service is not as it was seen, or other
 --          pods would do by now: look again)
-local node_key, stop_set, nominee_key = head_keys()
-local node, seen_incarnation, nominee, name, kept_ms, dead_after_ms, message = head_args()
+-- Priorities are those of services, whose every change raises the revision.
+local node_key, stop_set, nominee_key, its_service_key = head_keys()
+local node, seen_incarnation, nominee, name, its_seen_revision, kept_ms, dead_after_ms, message = head_args()
 local request = head_resources()
 redis.call('SCARD', stop_set)
 
@@ -18,6 +19,7 @@ local is_ready = state == 'alive' and incarnation == seen_incarnation and cordon
   and NOW - (past(beat) or 0) <= tonumber(dead_after_ms)
 if not is_ready or read_nomination(nominated) then return 'CHANGED' end
 if redis.call('HGET', nominee_key, 'phase') ~= 'pending' then return 'CHANGED' end
+if redis.call('HGET', its_service_key, 'revision') ~= its_seen_revision then return 'CHANGED' end
 
 -- What is free once all of these pods are gone; and what each has.
 local free, free_pods, parts = {}, (tonumber(pods) or 0) - (tonumber(used_pods) or 0) + pod_count, {}
@@ -28,13 +30,13 @@ end
 local names, steps = {}, {}
 for p = 1, pod_count do
   local pod_key, service_key, ep_key = pod_keys(p)
-  local uuid, seen_assignment, seen_step = pod_args(p)
+  local uuid, seen_assignment, seen_step, seen_revision = pod_args(p)
   local part = redis.call('HMGET', pod_key, unpack(RESOURCES))
   local phase, its_node, assignment, its_name =
     unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'assignment', 'name'), 1, 4)
-  local its_state, step = unpack(redis.call('HMGET', service_key, 'state', 'step'), 1, 2)
+  local its_state, step, revision = unpack(redis.call('HMGET', service_key, 'state', 'step', 'revision'), 1, 3)
   if (phase ~= 'assigned' and phase ~= 'running') or its_node ~= node or assignment ~= seen_assignment
-    or its_state ~= 'active' or (step or '') ~= seen_step then return 'CHANGED' end
+    or its_state ~= 'active' or (step or '') ~= seen_step or revision ~= seen_revision then return 'CHANGED' end
   for r = 1, RESOURCE_COUNT do
     part[r] = bounded(part[r])
     free[r] = free[r] + part[r]
