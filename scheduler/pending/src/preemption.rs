@@ -5,7 +5,7 @@
 //!
 //! Tests: placement::preempt, scheduler::tests::preemption
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use model::RedisMillis;
@@ -44,6 +44,8 @@ struct Residents {
     services: HashMap<ServiceName, Service>,
     records: HashMap<PodId, PodRecord>,
     nodes: Vec<FullNode>,
+    /// By node: what pods have that are being stopped.
+    leaving: HashMap<NodeName, Resources>,
 }
 
 impl PreemptionSearch {
@@ -56,7 +58,7 @@ impl PreemptionSearch {
     ) -> Result<Option<PlannedPreemption>, StoreError> {
         let nodes = self.next_nodes(snapshot, now, &pod.request);
         let nodes = emptied_fit(nodes, (snapshot, now, policy), &pod.request);
-        match read_residents(store, &nodes, pod).await? {
+        match read_residents(store, &nodes, pod, now).await? {
             Some(found) => choose(store, found, &nodes, &pod.request.requirements.resources()).await,
             None => Ok(None),
         }
@@ -116,6 +118,7 @@ async fn read_residents(
     store: &Store,
     nodes: &[&Node],
     pod: &PendingPod,
+    now: RedisMillis,
 ) -> Result<Option<Residents>, StoreError> {
     let Some(own) = pod.payload.service() else { return Ok(None) };
     let mut payloads = Vec::new();
@@ -146,10 +149,21 @@ async fn read_residents(
             && !pod.is_global()
             && !has_data
     };
-    let ids: Vec<PodId> = pods.iter().filter(may_go).map(|pod| pod.payload.id.clone()).collect();
-    let is_placed = |record: &PodRecord| matches!(record.phase, Phase::Assigned | Phase::Running);
-    let records = store.pods(&ids).await?.found().into_iter().filter(is_placed);
-    let records: HashMap<PodId, PodRecord> = records.map(|record| (record.id.clone(), record)).collect();
+    let may_go: HashSet<&PodId> = pods.iter().filter(may_go).map(|pod| &pod.payload.id).collect();
+    let ids: Vec<PodId> = pods.iter().map(|pod| pod.payload.id.clone()).collect();
+    let (mut records, mut leaving) = (HashMap::new(), HashMap::new());
+    for record in store.pods(&ids).await?.found() {
+        match (record.phase, &record.node) {
+            (Phase::Assigned | Phase::Running, _) if may_go.contains(&record.id) => {
+                records.insert(record.id.clone(), record);
+            }
+            (Phase::Stopping, Some(node)) if now < record.since + MAX_GRACE.as_millis() as RedisMillis => {
+                let of_node: &mut Resources = leaving.entry(node.clone()).or_default();
+                *of_node = of_node.saturating_add(Resources { pods: 1, ..record.request });
+            }
+            _ => {}
+        }
+    }
     let full_node = |node: &&Node| FullNode {
         name: node.name.clone(),
         capacity: node.facts.capacity,
@@ -157,7 +171,7 @@ async fn read_residents(
         residents: records.values().filter_map(|record| resident(record, node, &services)).collect(),
     };
     let nodes = nodes.iter().map(full_node).collect();
-    Ok(Some(Residents { own, services, records, nodes }))
+    Ok(Some(Residents { own, services, records, nodes, leaving }))
 }
 
 fn gives_way(service: &Service, below: Priority) -> bool {
@@ -189,7 +203,12 @@ async fn choose(
     nodes: &[&Node],
     request: &Resources,
 ) -> Result<Option<PlannedPreemption>, StoreError> {
-    let Residents { own, services, records, nodes: full } = found;
+    let Residents { own, services, records, nodes: full, leaving } = found;
+    // Stopping others would be too many.
+    if full.iter().any(|node| leaving.get(&node.name).is_some_and(|leaving| node.has_room(request, leaving)))
+    {
+        return Ok(None);
+    }
     let priority = own.fields.priority.unwrap_or_default();
     // As if all replicas were in service, until they are counted.
     let mut spare: HashMap<ServiceName, usize> = services

@@ -32,6 +32,22 @@ pub struct FullNode {
     pub residents: Vec<Resident>,
 }
 
+impl FullNode {
+    /// Once pods that have `leaving` are gone.
+    pub fn has_room(&self, request: &Resources, leaving: &Resources) -> bool {
+        let has_room = |capacity: u64, used: u64, leaving: u64, needed: u64| {
+            u128::from(capacity) + u128::from(leaving) >= u128::from(used) + u128::from(needed)
+        };
+        let of = |resource: Resource| {
+            let needed = request.get(resource);
+            let (capacity, used) = (self.capacity.get(resource), self.used.get(resource));
+            needed == 0 || has_room(capacity, used, leaving.get(resource), needed)
+        };
+        has_room(self.capacity.pods, self.used.pods, leaving.pods, request.pods)
+            && Resource::ALL.into_iter().all(of)
+    }
+}
+
 /// `spare` is how many serving pods of a service may go; of a service that is not there, none may. Returns
 /// the node and the pods that are stopped there; `None` if no node has enough of them.
 pub fn choose_victims<'a>(
@@ -77,17 +93,7 @@ fn victims_on<'a>(
 }
 
 fn fits(node: &FullNode, request: &Resources, gone: &[&Resident]) -> bool {
-    let freed = freed(gone);
-    let has_room = |capacity: u64, used: u64, freed: u64, needed: u64| {
-        u128::from(capacity) + u128::from(freed) >= u128::from(used) + u128::from(needed)
-    };
-    let of = |resource: Resource| {
-        let needed = request.get(resource);
-        let (capacity, used) = (node.capacity.get(resource), node.used.get(resource));
-        needed == 0 || has_room(capacity, used, freed.get(resource), needed)
-    };
-    has_room(node.capacity.pods, node.used.pods, freed.pods, request.pods)
-        && Resource::ALL.into_iter().all(of)
+    node.has_room(request, &freed(gone))
 }
 
 fn freed(gone: &[&Resident]) -> Resources {

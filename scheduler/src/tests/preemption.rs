@@ -76,6 +76,31 @@ async fn a_pod_that_fits_nowhere_gets_the_room_of_one_of_a_lower_priority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pod_is_stopped_while_another_one_that_makes_room_is_stopping() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
+    let nodes = [&cluster.node("a", 10).await, &cluster.node("b", 10).await];
+    let _scheduler = cluster.scheduler();
+    let gone = cluster.post(&service("gone", 1, ""), None).await.name;
+    cluster.post(&service("low", 3, ""), None).await;
+    runs(&cluster, &nodes, "gone", 1).await;
+    runs(&cluster, &nodes, "low", 3).await;
+    cluster.store.delete_service(&gone).await.unwrap();
+    eventually("it is being stopped", async || {
+        let stopping = pods(&cluster, "gone", Phase::Stopping).await;
+        if stopping.len() == 1 { Ok(()) } else { Err(format!("{stopping:?}")) }
+    })
+    .await;
+    cluster.post(&service("high", 1, r#","priority":10"#), None).await;
+    // Several attempts.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    assert_eq!(events(&cluster, "PodPreempted").await, 0);
+    runs(&cluster, &nodes, "high", 1).await;
+    runs(&cluster, &nodes, "low", 3).await;
+    assert_eq!(events(&cluster, "PodPreempted").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_keeps_its_min_available() {
     need_redis!();
     let cluster = Cluster::new(defaults());
@@ -96,6 +121,27 @@ async fn a_service_keeps_its_min_available() {
     ];
     assert_eq!(counts, [2, 1, 1]);
     assert_eq!(events(&cluster, "PodPreempted").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_of_a_job_that_is_stopped_for_another_is_no_failure() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
+    let nodes = [&cluster.node("a", 10).await];
+    let _scheduler = cluster.scheduler();
+    let job = r#"{"name":"job","image":"nginx","kind":"job","memory":"512MiB","job":{"completions":2,"parallelism":2}}"#;
+    let job = cluster.post(job, Some(0)).await.name;
+    runs(&cluster, &nodes, "job", 2).await;
+    cluster.post(&service("high", 1, r#","priority":10"#), None).await;
+    runs(&cluster, &nodes, "high", 1).await;
+    runs(&cluster, &nodes, "job", 1).await;
+    eventually("its index waits again", async || {
+        let waiting = pods(&cluster, "job", Phase::Pending).await;
+        if waiting.len() == 1 { Ok(()) } else { Err(format!("{:?}", cluster.pods("job").await)) }
+    })
+    .await;
+    let progress = cluster.store.service(&job).await.unwrap().unwrap().progress;
+    assert_eq!((progress.failures, progress.failure), (0, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
