@@ -23,6 +23,7 @@ mod loops;
 mod metrics;
 mod reconcile;
 
+mod preempting;
 #[cfg(test)]
 mod tests;
 mod timings;

@@ -5,6 +5,7 @@ use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 pub(crate) const PODS_PLACED: &str = "kubeleet_pods_placed_total";
 pub(crate) const PODS_PARKED: &str = "kubeleet_pods_parked_total";
 pub(crate) const UNSCHEDULABLE_CLASSES: &str = "kubeleet_unschedulable_classes";
+pub(crate) const PREEMPTIONS: &str = "kubeleet_preemptions_total";
 pub(crate) const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
 pub(crate) const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
 pub(crate) const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
@@ -16,6 +17,7 @@ pub fn describe_metrics() {
         UNSCHEDULABLE_CLASSES,
         "Kinds of unschedulable pods, told by the scheduler that looks whether they fit; else 0"
     );
+    describe_counter!(PREEMPTIONS, "Pods that this scheduler had stopped for others of a higher priority");
     describe_histogram!(BATCH_SECONDS, Unit::Seconds, "Time to place one batch of pods");
     describe_counter!(NODES_DECLARED_DEAD, "Nodes that this scheduler declared dead");
     describe_gauge!(

@@ -1,12 +1,12 @@
 //! This scheduler's copy of the nodes. It may be outdated: the script refuses invalid decisions, and those
 //! nodes are read again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use model::RedisMillis;
-use model::ids::NodeName;
-use model::node::{Node, Resources};
+use model::ids::{NodeName, PodId};
+use model::node::{Node, NodeState, Resources};
 use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, PlacedPods, PodRequest, Weights};
 use store::{Assignment, Store, StoreError};
@@ -34,6 +34,8 @@ pub(crate) struct ClusterView {
     /// See [`Store::freed`]; before all nodes were read last.
     freed: Option<u64>,
     quarantined: HashMap<NodeName, Instant>,
+    /// Pods for which room is kept, with their nodes. The snapshot counts it as used.
+    nominations: BTreeMap<PodId, NodeName>,
 }
 
 impl ClusterView {
@@ -46,6 +48,7 @@ impl ClusterView {
             all_read_at: None,
             freed: None,
             quarantined: HashMap::new(),
+            nominations: BTreeMap::new(),
         }
     }
 
@@ -59,6 +62,10 @@ impl ClusterView {
 
     /// Counts as used until the node is read again.
     pub(crate) fn commit(&mut self, assignment: &Assignment, pod: &PodRequest) {
+        if let Some((node, room)) = self.kept_for(&pod.id).filter(|(node, _)| *node == assignment.node) {
+            self.snapshot.release(&node, room);
+            self.nominations.remove(&pod.id);
+        }
         self.snapshot.commit(&assignment.node, assignment.request);
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, pod.name());
         if let Some(named) = &pod.requirements.named {
@@ -70,6 +77,31 @@ impl ClusterView {
         if pod.requirements.profile == PlacementProfile::RoundRobin {
             self.snapshot.commit_use(&assignment.node);
         }
+    }
+
+    /// Usually there are none.
+    pub(crate) fn nominations(&self) -> &BTreeMap<PodId, NodeName> {
+        &self.nominations
+    }
+
+    /// The room that is kept for pods is free while `decide` runs for them.
+    pub(crate) fn with_room_of<T>(
+        &mut self,
+        pods: impl Iterator<Item = PodId>,
+        decide: impl FnOnce(&Self) -> T,
+    ) -> T {
+        let kept: Vec<(NodeName, Resources)> = pods.filter_map(|pod| self.kept_for(&pod)).collect();
+        kept.iter().for_each(|(node, room)| self.snapshot.release(node, *room));
+        let decided = decide(self);
+        for (node, room) in &kept {
+            self.snapshot.commit(node, *room);
+        }
+        decided
+    }
+
+    fn kept_for(&self, pod: &PodId) -> Option<(NodeName, Resources)> {
+        let node = self.snapshot.get(self.nominations.get(pod)?)?;
+        Some((node.name.clone(), node.nomination.as_ref()?.request))
     }
 
     pub(crate) fn set_needs(&mut self, needs: Vec<(Resources, u64)>) {
@@ -113,7 +145,7 @@ impl ClusterView {
         for (name, node) in names.iter().zip(store.nodes(names).await?) {
             match node {
                 Ok(Some(node)) => self.upsert(node),
-                Ok(None) => drop(self.snapshot.remove(name)),
+                Ok(None) => self.remove(name),
                 Err(error) => self.quarantine(name, &error),
             }
         }
@@ -121,7 +153,7 @@ impl ClusterView {
     }
 
     pub(crate) fn quarantine(&mut self, name: &NodeName, error: &StoreError) {
-        self.snapshot.remove(name);
+        self.remove(name);
         if self.quarantined.insert(name.clone(), Instant::now()).is_none() {
             tracing::error!(
                 node = %name,
@@ -149,6 +181,8 @@ impl ClusterView {
             .filter(|(name, beat)| has_changed(name, *beat) && !self.is_quarantined(name))
             .map(|(name, _)| name.clone())
             .collect();
+        // Nodes may keep room until some time.
+        self.clock.get_or_insert((now, started));
         if scope != RefreshScope::Changes {
             self.retain_members(&beats);
         }
@@ -171,17 +205,26 @@ impl ClusterView {
         let members: HashSet<&NodeName> = beats.iter().map(|(name, _)| name).collect();
         let removed: Vec<NodeName> =
             self.snapshot.nodes().map(|n| &n.name).filter(|name| !members.contains(name)).cloned().collect();
-        removed.iter().for_each(|name| {
-            self.snapshot.remove(name);
-        });
+        removed.iter().for_each(|name| self.remove(name));
         self.quarantined.retain(|name, _| members.contains(name));
     }
 
-    fn upsert(&mut self, node: Node) {
+    fn upsert(&mut self, mut node: Node) {
         if self.quarantined.remove(&node.name).is_some() {
             tracing::info!(node = %node.name, "trying to place pods on this node again");
         }
+        self.nominations.retain(|_, of| *of != node.name);
+        // Otherwise it gets no pod anyway, and the one that is nominated may have room elsewhere.
+        let gets_pods = node.state == NodeState::Alive && !node.cordoned;
+        if let Some(pod) = node.keep_room(self.now()).filter(|_| gets_pods) {
+            self.nominations.insert(pod, node.name.clone());
+        }
         self.snapshot.upsert(node);
+    }
+
+    fn remove(&mut self, name: &NodeName) {
+        self.nominations.retain(|_, of| of != name);
+        self.snapshot.remove(name);
     }
 
     fn is_quarantined(&self, name: &NodeName) -> bool {

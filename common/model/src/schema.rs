@@ -13,8 +13,8 @@ use crate::node::ResourceIds;
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
     HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, MinAvailable, NameAndReplicas,
-    NamedRequest, Period, PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful,
-    StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
+    NamedRequest, Period, PodSpec, Port, Priority, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput,
+    Stateful, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -132,6 +132,13 @@ schemas! {
         "example": "75%",
         "minimum": 0, "maximum": MAX_REPLICAS,
         "pattern": "^([0-9]{1,6}|1[0-9]{6}|2000000|(100|[0-9]{1,2})%)$",
+    });
+    Priority => json!({
+        "type": ["integer", "string"],
+        "description": "The higher, the earlier",
+        "example": 10,
+        "minimum": -Priority::MAX, "maximum": Priority::MAX,
+        "pattern": "^[+-]?0*(1000|[0-9]{1,3})$",
     });
     HealthTest => json!({
         "description": "A text for the container's shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`",

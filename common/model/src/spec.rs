@@ -51,8 +51,8 @@ pub use min_available::MinAvailable;
 pub use mode::Mode;
 pub use named_request::NamedRequest;
 pub use placement::{
-    Affinity, AntiAffinity, FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement, Preference,
-    Relation, RelationKind, Spread, domain_of,
+    Affinity, AntiAffinity, FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement, Preemption,
+    Preference, Priority, Relation, RelationKind, Spread, domain_of,
 };
 pub use placement_profile::PlacementProfile;
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};

@@ -63,6 +63,7 @@ pub use pod::decisions::StoredDecision;
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
 pub use pod::placed_services::{PlacedService, Sibling, WaitingPods};
 pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
+pub use pod::preemption::{PlannedPreemption, PreemptedPod};
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use pod::scheduling::{

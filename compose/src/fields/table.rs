@@ -257,6 +257,8 @@ pub(crate) static TABLE: &[FieldRow] = &[
         "services away from whose pods it runs",
     ),
     honoured("services.*.x-kubeleet.min_available", to::copied, "the `min_available` of a service"),
+    honoured("services.*.x-kubeleet.priority", to::copied, "the `priority` of a service"),
+    honoured("services.*.x-kubeleet.preemption", to::copied, "the `preemption` of a service"),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
     honoured(

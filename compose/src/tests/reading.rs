@@ -139,6 +139,8 @@ fn each_field_becomes_the_one_of_a_service() {
         ("labels: [a=b, c]\n    deploy: {labels: {a: d}}", "labels", serde_json::json!({"a": "d", "c": ""})),
         ("command:", "command", serde_json::Value::Null),
         ("x-kubeleet: {scheduler: pack}", "scheduler", serde_json::json!("pack")),
+        ("x-kubeleet: {priority: '${PRIORITY:-10}'}", "priority", serde_json::json!(10)),
+        ("x-kubeleet: {priority: 1, preemption: never}", "preemption", serde_json::json!("never")),
         ("x-kubeleet: {min_available: 75%}", "min_available", serde_json::json!("75%")),
         (
             "x-kubeleet: {ingress: [{host: web.example, port: '${PORT:-80}', tls: auto}]}",

@@ -4,12 +4,13 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::RedisMillis;
 use model::ids::{NodeName, PodId, ServiceName};
 use model::node::Resources;
 use model::pod::Refusal;
 use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
-use model::spec::PodSpec;
+use model::spec::{PodSpec, Priority};
 use placement::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements, Target,
     UnreportedVolume, VolumePlaces,
@@ -25,6 +26,12 @@ pub struct PendingPod {
     pub moves_to: Option<NodeName>,
     /// Of its service, if rules that must hold count its pods, they are ordinals, or it is global.
     pub seen_mark: Option<Arc<SeenMark>>,
+    /// Of its service.
+    pub priority: Priority,
+    /// Pods of a lower priority may be stopped for it.
+    pub preempts: bool,
+    /// When it began to wait, if that was read: see [`read_waits`](crate::read_waits).
+    pub since: Option<RedisMillis>,
 }
 
 /// See [`CountedAssignment`](store::CountedAssignment).
@@ -117,7 +124,7 @@ impl Intake {
     }
 }
 
-fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
+pub(crate) fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     match payload.inline_spec() {
         Ok(inline) => Ok(pending_pod(payload, &inline.pod, None)),
         Err(error) => Err(InvalidPod { raw: payload.raw, id: Some(payload.id), reason: error.to_string() }),
@@ -219,7 +226,16 @@ pub(crate) fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<Serv
     // Until its service is read.
     let target = (spec.mode.is_global() && generation.is_some()).then_some(Target::Nowhere);
     let request = PodRequest { id, requirements, generation, ordinal, target };
-    PendingPod { payload, request, volumes: volumes.unwrap_or_default(), moves_to: None, seen_mark: None }
+    PendingPod {
+        payload,
+        request,
+        volumes: volumes.unwrap_or_default(),
+        moves_to: None,
+        seen_mark: None,
+        priority: Priority::default(),
+        preempts: false,
+        since: None,
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod judge;
 mod needs;
 mod ordinals;
 mod plan;
+mod preemption;
+mod priorities;
 mod services;
 mod snapshot;
 mod waiting;
@@ -27,5 +29,7 @@ pub use plan::{
     ClusterState, InvalidChange, MAX_PLANNED_PODS, NewNodes, NodeChange, NodeSelection, PlanOutcome,
     PlannedChange, PlannedPod, PressureKind, Relief, StuckPod, begin_planned_moves, plan,
 };
+pub use preemption::PreemptionSearch;
+pub use priorities::{decide_by_priority, read_waits};
 pub use services::read_services;
 pub use waiting::{class_of, fitting_classes};

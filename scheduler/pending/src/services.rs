@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use model::spec::{PlacementProfile, Relation, RelationKind};
+use model::spec::{PlacementProfile, Preemption, Priority, Relation, RelationKind};
 use placement::{Generation, NodeRules, OrdinalPlaces, PlacedPods, PodsByNode, Target};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
@@ -80,6 +80,7 @@ impl Waiting {
         set_rules(pods, placed);
         set_targets(pods, placed);
         set_profiles(pods, placed, profile);
+        set_priorities(pods, placed);
         let of_generation = |generation: Generation| {
             let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
             let own = siblings.filter(|one| one.spec == generation.spec && !one.is_leaving);
@@ -214,6 +215,18 @@ fn set_profiles(
         let service = pod.request.generation.as_ref().and_then(|generation| placed.get(&generation.service));
         let of_service = service.and_then(|service| service.profile);
         pod.request.requirements.profile = of_service.unwrap_or(default);
+    }
+}
+
+fn set_priorities(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
+    if placed.values().all(|service| service.priority == Priority::default()) {
+        return;
+    }
+    for pod in pods {
+        let service = pod.request.generation.as_ref().and_then(|generation| placed.get(&generation.service));
+        pod.priority = service.map(|service| service.priority).unwrap_or_default();
+        pod.preempts =
+            service.is_some_and(|service| Preemption::applies(service.preemption, service.priority));
     }
 }
 

@@ -2,6 +2,7 @@
 //! the same cluster.
 
 use model::RedisMillis;
+use model::ids::PodId;
 use model::node::Node;
 use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, PlacedPods, PlacementPolicy};
@@ -22,6 +23,10 @@ pub(crate) async fn read_snapshot(
     let (now, nodes) = (store.redis_now().await?, store.nodes(&names).await?.found());
     let mut snapshot = ClusterSnapshot::new(policy.weights);
     for mut node in nodes {
+        let is_own = |pod: &PodId| pods.iter().any(|one| one.payload.id == *pod);
+        if node.nominated(now).is_some_and(|nomination| !is_own(&nomination.pod)) {
+            node.keep_room(now);
+        }
         change(&mut node);
         snapshot.upsert(node);
     }

@@ -5,6 +5,7 @@
 //!
 //! Tests: beside the code, scheduler::tests::waking
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -16,6 +17,10 @@ use store::{Store, StoreError, UnschedulableClass};
 
 use crate::intake::{Intake, PendingPod};
 use crate::services::read_rules;
+
+/// Of a class that fits nowhere so many are woken by each look, for pods of a lower priority may be stopped for
+/// them.
+const PREEMPTING_PODS: usize = 10;
 
 /// The class of a pod whose service was read. Another build may name classes otherwise: they are looked at
 /// once more.
@@ -37,6 +42,7 @@ pub fn class_of(pod: &PendingPod) -> String {
     (request.cpu_millis, request.memory_bytes, request.pids, request.disk_bytes).hash(&mut hasher);
     (needs_only_image, host_ports, named, host).hash(&mut hasher);
     (needs_shared_directory, needs_newest_form, rules, profile).hash(&mut hasher);
+    (pod.priority.get(), pod.preempts).hash(&mut hasher);
     let has_own_node = pod.request.ordinal.is_some() || pod.is_global();
     let may_change = rules.is_some() || *profile != PlacementProfile::Default;
     if has_own_node || may_change {
@@ -72,13 +78,32 @@ pub async fn fitting_classes<'a>(
     let examples = intake.pending.iter().filter_map(|pod| Some((pod, *by_example.get(&pod.payload.raw)?)));
     let (mut current, outdated): (Vec<_>, Vec<_>) =
         examples.partition(|(pod, class)| class_of(pod) == class.class);
-    current.sort_by_key(|(_, class)| class.since);
+    let urgency = |pod: &PendingPod, since: RedisMillis| {
+        i64::from(pod.priority.get()).saturating_add_unsigned(now.saturating_sub(since) / 1000)
+    };
+    current.sort_by_key(|(pod, class)| (Reverse(urgency(pod, class.since)), class.since));
     let requests: Vec<_> = current.iter().map(|(pod, class)| (&pod.request, class.pods)).collect();
-    let fitting = count_fitting(snapshot, now, policy, &requests, max);
-    let fitting = current.iter().zip(fitting).filter(|(_, count)| *count > 0);
+    let counts = count_fitting(snapshot, now, policy, &requests, max);
+    let counts = woken(&current, &counts);
+    let fitting = current.iter().zip(counts).filter(|(_, count)| *count > 0);
     let fitting = fitting.map(|((_, class), count)| (class.class.as_str(), count));
     let outdated = outdated.iter().map(|(_, class)| (class.class.as_str(), class.pods.min(max)));
     Ok(fitting.chain(outdated).collect())
+}
+
+/// Returns how many pods of each class are woken. With those of a class that fits, others of a higher priority
+/// that fit too, for a batch decides which of them get the room.
+fn woken(classes: &[(&PendingPod, &UnschedulableClass)], fitting: &[usize]) -> Vec<usize> {
+    let below = |priority| {
+        let lower = classes.iter().zip(fitting).filter(|((pod, _), _)| pod.priority < priority);
+        lower.map(|(_, fitting)| fitting).sum::<usize>()
+    };
+    let of_class = |((pod, class), fitting): (&(&PendingPod, &UnschedulableClass), &usize)| {
+        let least = if pod.preempts { PREEMPTING_PODS } else { 0 };
+        let all = if *fitting > 0 { fitting.saturating_add(below(pod.priority)) } else { 0 };
+        all.max(least).min(class.pods)
+    };
+    classes.iter().zip(fitting).map(of_class).collect()
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use model::pod::Refusal;
 use model::pod::payload::Payload;
 use model::spec::PlacementProfile;
 use pending::{
-    Intake, MIN_BATCH, PendingPod, SeenMark, batch_limit, class_of, group_by_node, locate_volumes, next_batch_size,
-    parked, read_needs, read_services,
+    Intake, MIN_BATCH, PendingPod, SeenMark, batch_limit, class_of, decide_by_priority, group_by_node,
+    locate_volumes, next_batch_size, parked, read_needs, read_services, read_waits,
 };
-use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest, decide_and_record};
+use placement::{Decision, DecisionRecord, Outcome, PlacementPolicy, PodRequest};
 use store::pending_hints;
 use store::{
     Assignment, CountedAssignment, NamedAssignment, Parked, SchedulerQueue, Store, StoreError, Subscription,
@@ -28,6 +28,7 @@ use crate::apply::{Executor, Settled, chain_marks, unschedulable_message};
 use crate::context::SchedulerContext;
 use crate::decision_log::DecisionLog;
 use crate::metrics;
+use crate::preempting::{Preempting, set_targets};
 
 use crate::view::ClusterView;
 
@@ -65,6 +66,7 @@ pub(crate) struct PlacementLoop {
     needs_read_at: Option<Instant>,
     view: ClusterView,
     log: DecisionLog,
+    preempting: Preempting,
     /// `None` during a wait: dropping the wait must also drop its connection.
     queue: Option<SchedulerQueue>,
     received: Vec<Bytes>,
@@ -81,6 +83,7 @@ impl Loop<StoreError> for PlacementLoop {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let started = Instant::now();
+        self.preempting.drop_ended(&self.store, &mut self.view).await?;
         let mut payloads = std::mem::take(&mut self.received);
         // The wait has refreshed the view too.
         let mut max_view_age = MAX_IDLE_VIEW_AGE;
@@ -139,6 +142,7 @@ impl PlacementLoop {
             queue_block: context.timings.queue_block,
             view: ClusterView::new(policy.weights),
             log: DecisionLog::default(),
+            preempting: Preempting::default(),
             policy,
             profile: context.profile,
             needs_read_at: None,
@@ -203,13 +207,17 @@ impl PlacementLoop {
                 locate_volumes(&self.store, &mut pods).await?;
                 self.read_services(&mut pods).await?;
             }
+            set_targets(&self.view, &mut pods);
             let mut decisions = self.decide(&pods);
             if decisions.iter().any(|one| matches!(one.outcome, Outcome::Unschedulable { .. })) {
                 // A view from before the pod was taken must not make it unschedulable.
                 self.view.read_all_after(&self.store, looked_after).await?;
+                read_waits(&self.store, &mut pods).await?;
+                set_targets(&self.view, &mut pods);
                 decisions = self.decide(&pods);
             }
-            let (placed, parked) = self.split(pods, decisions);
+            let (placed, mut parked) = self.split(pods, decisions);
+            self.preempting.make_room(&self.store, &mut self.view, &self.policy, &mut parked).await?;
             // In a large cluster reading all nodes again costs more than a pod that waits for its backoff.
             let looks_again = round <= MAX_LOOKS && self.can_read_all();
             let again = self.park(parked, looks_again).await?;
@@ -297,10 +305,15 @@ impl PlacementLoop {
     }
 
     fn decide(&mut self, pods: &[PendingPod]) -> Vec<Decision> {
-        let snapshot = self.view.snapshot();
-        let recorded = self.log.sample(Instant::now(), pods.len(), snapshot.len());
-        let (mut decisions, records) =
-            decide_and_record(snapshot, self.view.now(), &self.policy, pods, &recorded);
+        let recorded = self.log.sample(Instant::now(), pods.len(), self.view.snapshot().len());
+        let policy = &self.policy;
+        let decide =
+            |view: &ClusterView| decide_by_priority(view.snapshot(), view.now(), policy, pods, &recorded);
+        let (mut decisions, records) = if self.view.nominations().is_empty() {
+            decide(&self.view)
+        } else {
+            self.view.with_room_of(pods.iter().map(|pod| pod.payload.id.clone()), decide)
+        };
         group_by_node(pods, &mut decisions);
         let mut records: HashMap<usize, DecisionRecord> = records.into_iter().collect();
         let of_pod = |(pod, decision): (&PendingPod, &Decision)| {

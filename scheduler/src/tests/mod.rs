@@ -13,6 +13,8 @@ mod healing;
 mod killing;
 mod placing;
 mod planning;
+mod preemption;
+mod priorities;
 mod rebalancing;
 mod related;
 mod stateful;

@@ -85,6 +85,7 @@ impl Director {
             | Scenario::Global
             | Scenario::Drains
             | Scenario::Resources
+            | Scenario::Preemption
             | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),

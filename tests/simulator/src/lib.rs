@@ -91,7 +91,8 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
         | Scenario::Ordinals
         | Scenario::Global
         | Scenario::Drains
-        | Scenario::Resources => run_with_random_faults(&mut world),
+        | Scenario::Resources
+        | Scenario::Preemption => run_with_random_faults(&mut world),
         Scenario::Jobs => cron_run::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };

@@ -44,12 +44,14 @@ pub enum Scenario {
     Drains,
     /// Random faults on services whose pods get ids of named resources.
     Resources,
+    /// Random faults on services with priorities, on nodes that are too few while one is away.
+    Preemption,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 18] = [
+    pub const ALL: [Scenario; 20] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -68,6 +70,7 @@ impl Scenario {
         Scenario::Global,
         Scenario::Drains,
         Scenario::Resources,
+        Scenario::Preemption,
         Scenario::Jobs,
     ];
 }

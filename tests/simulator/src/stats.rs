@@ -55,6 +55,7 @@ stats! {
     let_in,
     refused_by_gates,
     ticks,
+    preemptions,
     /// Simulated, from the end of the faults.
     convergence_millis,
 }

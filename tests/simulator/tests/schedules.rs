@@ -248,6 +248,8 @@ scenarios! {
         Drains, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_id_of_a_named_resource_belongs_to_one_pod_of_its_node:
         Resources, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    room_that_is_kept_for_a_pod_of_a_higher_priority_is_given_to_no_other:
+        Preemption, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     ordinals_start_in_order_and_are_in_one_place:
         Ordinals, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
@@ -462,6 +464,7 @@ ablations! {
     with_neither_looks_nor_a_resync, seed 0:
         "unpark", "local function first_of(class)" => "local function first_of(class)\n  do return end",
         "does not converge";
+    }
     Related {
     with_an_assignment_beside_a_service_that_was_not_compared, seed 0:
         // In a small cluster a node refuses, too.
@@ -483,6 +486,11 @@ ablations! {
     with_a_release_that_keeps_ids, seed 0:
         "_prelude", "if ids then each_id(ids, release_field) end" => "",
         "resources: ";
+    }
+    Preemption {
+    with_a_preemption_that_keeps_no_room, seed 27:
+        "assign", "found.nominee, found.kept = read_nomination(nominated)" => "",
+        "was assigned more than its capacity";
     }
     Outage {
     with_a_death_by_a_scheduler_that_could_not_write, seed 1:

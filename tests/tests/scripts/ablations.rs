@@ -2,7 +2,9 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, named_resources, nodes, relations, unschedulable, volumes};
+use crate::{
+    addresses, checks, host_ports, named_resources, nodes, preemption, relations, unschedulable, volumes,
+};
 
 macro_rules! notices {
     ($(
@@ -50,6 +52,10 @@ notices! {
         "if ids then each_id(ids, release_field) end" => "", "keeps the id";
     an_assignment_that_ignores_the_mark_of_a_related_service: relations::two_schedulers_place_a_pair, "assign",
         "or service.related == ''" => "or true", "are both on w1";
+    a_preemption_that_keeps_no_room: preemption::the_room_is_of_one_pod, "assign",
+        "found.nominee, found.kept = read_nomination(nominated)" => "", "another pod gets the room";
+    a_nominee_that_does_not_give_its_room_back: preemption::the_room_is_of_one_pod, "assign",
+        "redis.call('HDEL', node.key, 'nominated')" => "", "room is still kept";
     an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "_prelude",
         "redis.call('HGET', addresses, '#' .. number) == name" => "true", "is told, and these are listed";
     an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",

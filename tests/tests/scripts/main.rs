@@ -28,6 +28,7 @@ mod numbers;
 mod operations;
 mod payloads;
 mod phases;
+mod preemption;
 mod recovery;
 mod relations;
 mod replacing;

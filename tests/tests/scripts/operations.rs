@@ -8,13 +8,13 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed, report_copies};
 use model::ids::{
-    AssignmentId, NodeName, PodId, RegistryHost, RequestId, ServiceName, ValueName, VolumeName,
+    AssignmentId, Incarnation, NodeName, PodId, RegistryHost, RequestId, ServiceName, ValueName, VolumeName,
 };
 use model::network::address::AddressName;
 use model::network::certificate::StoredCertificate;
 use model::node::labels::OwnLabels;
 use model::node::timing::Timing;
-use model::node::{HeldPod, NodeInfo};
+use model::node::{HeldPod, NodeInfo, Resources};
 use model::pod::image::ImageContent;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
@@ -32,8 +32,9 @@ use store::recovery::PodRecovery;
 use store::saved_state::SavedVolume;
 use store::{
     AckItem, Assignment, Challenge, ClaimItem, ConnectRequest, CronTick, DrainNews, FinishReport,
-    ObservedCondition, Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session,
-    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, WriteOutcome,
+    ObservedCondition, Parked, PlannedPreemption, PodOutcome, PodRef, PreemptedPod, PutMode, ReplacedPod,
+    RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError,
+    WriteOutcome,
 };
 use testkit::fixtures;
 
@@ -103,7 +104,9 @@ fn usual_case(script: &'static str) -> Case {
         | "reject" | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_claim" | "volumes_report" | "volumes_measured"
         | "shared_directory" | "disk_pressure" | "node_problems" | "node_held" | "pods_replace"
-        | "pods_stop" | "pods_restore" | "drain" | "channel_open" | "channel_close" => Phase::Running,
+        | "pods_stop" | "preempt" | "pods_restore" | "drain" | "channel_open" | "channel_close" => {
+            Phase::Running
+        }
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -150,7 +153,9 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "writes_unconfirmed" | "writes_confirmed" => desired_state(fixture, case, placed).await,
         "take"
         | "assign"
+        | "nomination_drop"
         | "park"
+        | "preempt"
         | "unpark"
         | "unschedulable_classes"
         | "reclaim_in_flight"
@@ -507,7 +512,10 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
         payload = pushed("test", "mine");
         id = payload.id.clone();
         fixture.push(&in_flight_key(fixture), &payload.raw).await;
-    } else if !matches!(case.script, "take" | "lease" | "lease_release" | "pod_requeue") {
+    } else if !matches!(
+        case.script,
+        "take" | "lease" | "lease_release" | "pod_requeue" | "preempt" | "nomination_drop"
+    ) {
         take_in_flight(fixture, placed).await;
     }
     match case.script {
@@ -526,6 +534,33 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                 counted: None,
             }];
             operation!(Some(id), [store, me, assignments] store.assign(&me, DEAD_AFTER, &assignments))
+        }
+        "preempt" => {
+            let seen = store.node(&node(NODE)).await.unwrap().unwrap();
+            let service = store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
+            let victim = PreemptedPod {
+                pod: id.clone(),
+                assignment: record.assignment.clone().unwrap_or_else(AssignmentId::random),
+                service: service.name.clone(),
+                step: service.rollout.step,
+                revision: service.revision,
+            };
+            let incarnation = seen.incarnation.unwrap_or_else(Incarnation::random);
+            let kept = Duration::from_secs(60);
+            let victims = vec![victim];
+            let found = PlannedPreemption { node: seen.name, incarnation, revision: 1, victims, kept };
+            let high = fixture.service("high", 1).await.name;
+            let waiting = fixture.pods(&high).await.remove(0).id;
+            // All of it.
+            let request = Resources { memory_bytes: seen.facts.capacity.memory_bytes, ..REQUEST };
+            operation!(None, [store, waiting, high, found]
+                store.preempt((&waiting, &high), request, DEAD_AFTER, &found, "makes room"))
+        }
+        "nomination_drop" => {
+            let text = format!("{id} 1 2 0 0 0 0");
+            let () = fixture.redis.cli(&["HSET", "node:w1", "nominated", &text]).await;
+            let name = node(NODE);
+            operation!(None, [store, name, id] store.drop_nomination(&name, &id))
         }
         "park" => {
             let parked = [parked(&payload)];

@@ -4,8 +4,8 @@ use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
 use model::spec::{
-    Kind, OnDisconnect, Placement, PlacementProfile, Preference, Relation, RelationKind, Spread, Stateful,
-    UpdateOrder,
+    Kind, OnDisconnect, Placement, PlacementProfile, Preemption, Preference, Relation, RelationKind, Spread,
+    Stateful, UpdateOrder,
 };
 
 use super::jobs::{cron_line, job_line};
@@ -110,6 +110,7 @@ pub fn describe(
         )
         .field("Resources", service.pod.resources.to_string())
         .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
+        .field("Priority", priority(service))
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))
@@ -129,6 +130,16 @@ pub fn describe(
         ],
     );
     layout.finish()
+}
+
+/// With whether others are stopped for its pods.
+fn priority(service: &ServiceView) -> String {
+    let Some(priority) = service.fields.priority else { return String::new() };
+    if Preemption::applies(service.fields.preemption, priority) {
+        format!("{priority}; a pod that fits nowhere gets the room of pods of a lower one")
+    } else {
+        priority.to_string()
+    }
 }
 
 /// With what makes a node eligible.

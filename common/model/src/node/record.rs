@@ -9,6 +9,7 @@ use crate::ids::{Incarnation, NodeName, PodId, ResourceId, ResourceName, Service
 use crate::node::drain::Drain;
 use crate::node::host_access::HostAccess;
 use crate::node::named_resources::{self, ResourceIds};
+use crate::node::nomination::Nomination;
 use crate::node::resources::Resources;
 use crate::node::timing::Timing;
 use crate::spec::NamedRequest;
@@ -130,6 +131,7 @@ impl Node {
             host_ports: BTreeMap::new(),
             given_ids: BTreeMap::new(),
             labels_revision: 0,
+            nomination: None,
             psi: None,
         }
     }
@@ -143,6 +145,18 @@ impl Node {
     pub fn offered_ids(&self) -> &ResourceIds {
         static NONE: ResourceIds = ResourceIds::NONE;
         self.facts.settings.as_ref().map_or(&NONE, |settings| &settings.resources)
+    }
+
+    /// The pod for which room is kept now, and how much.
+    pub fn nominated(&self, now: RedisMillis) -> Option<&Nomination> {
+        self.nomination.as_ref().filter(|nomination| nomination.holds(now))
+    }
+
+    /// The room that is kept for a pod counts as used. Returns the pod.
+    pub fn keep_room(&mut self, now: RedisMillis) -> Option<PodId> {
+        let Nomination { pod, request, .. } = self.nominated(now)?.clone();
+        self.used = self.used.saturating_add(request);
+        Some(pod)
     }
 
     /// In the order in which they are given away.
@@ -265,6 +279,9 @@ pub struct Node {
     /// Every change of a label raises it.
     #[serde(default)]
     pub labels_revision: u64,
+    /// It may be over; see [`Nomination::holds`].
+    #[serde(default)]
+    pub nomination: Option<Nomination>,
     /// `None` if the kernel does not report it.
     pub psi: Option<Psi>,
 }

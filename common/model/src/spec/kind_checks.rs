@@ -18,13 +18,15 @@ pub(super) fn violations(
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // Jobs and services share the first five.
+    // Jobs and services share the first seven.
     let ServiceFields {
         labels: _,
         app: _,
         depends_on: _,
         placement: _,
         scheduler: _,
+        priority: _,
+        preemption: _,
         ingress,
         allow_from,
         aliases,

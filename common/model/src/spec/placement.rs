@@ -4,6 +4,7 @@
 
 mod checks;
 mod node_constraint;
+mod priority;
 mod relation;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use self::checks::{default_weight, weight_violation};
 pub(super) use self::checks::{label_of, label_violation};
 use self::node_constraint::HOST_NAME;
 pub use self::node_constraint::{InvalidConstraint, NodeConstraint};
+pub use self::priority::{Preemption, Priority};
 pub use self::relation::{Affinity, AntiAffinity, Relation, RelationKind};
 use super::allow_from::in_app;
 use super::{Violation, units};

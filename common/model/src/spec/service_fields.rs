@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, MinAvailable, Placement, PlacementProfile,
-    PodSpec, UpdatePolicy, Violation,
+    PodSpec, Preemption, Priority, UpdatePolicy, Violation,
 };
 use crate::ids::{AppName, ServiceName};
 use crate::network::ingress::{self, IngressRule};
@@ -66,6 +66,14 @@ pub struct ServiceFields {
     /// part of them in percent, rounded up. Without it as many as during an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<MinAvailable>,
+    /// The higher, the earlier the pods are placed if there is not enough room for all: from -1000 to 1000,
+    /// without it 0. Each second of waiting counts as one more. A change of it moves no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Whether pods of services with a lower priority are stopped for a pod that fits nowhere: `lower`, which
+    /// is the default for a `priority` above 0, or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<Preemption>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +118,8 @@ impl ServiceFields {
             placement,
             scheduler: _,
             min_available: _,
+            priority,
+            preemption,
             job: _,
             cron: _,
         } = self;
@@ -121,6 +131,10 @@ impl ServiceFields {
         violations.extend(aliases.violations(name, app.as_ref()));
         violations.extend(update.iter().flat_map(|update| update.violations(pod)));
         violations.extend(placement.iter().flat_map(|placement| placement.violations(name)));
+        if *preemption == Some(Preemption::Lower) && priority.unwrap_or_default().get() <= 0 {
+            let why = "`lower` needs a `priority` above 0: pods are only stopped for those of a positive one";
+            violations.push(Violation::new("/preemption", why));
+        }
         violations
     }
 

@@ -400,6 +400,18 @@ local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, pa
   redis.call('SADD', pushed, uuid)
 end
 
+-- Room on a node that is kept for a pod: "<uuid> <since> <until> <amounts as in RESOURCES>". Returns the uuid
+-- and the amounts while that holds. A time of a former master whose clock was ahead keeps nothing.
+local MAX_NOMINATION_MS = 900000
+local function read_nomination(text)
+  local uuid, since, till, rest = match_short(text or '', '^(%S+) (%d+) (%d+) (.*)$')
+  if not uuid or is_no_past(since) then return nil end
+  if NOW >= tonumber(till) or NOW - tonumber(since) > MAX_NOMINATION_MS then return nil end
+  local amounts = {}
+  for amount in string.gmatch(rest, '%d+') do amounts[#amounts + 1] = bounded(amount) end
+  return uuid, amounts
+end
+
 -- The caller queues the payload.
 local function return_to_pending(pod_key, reason, message)
   redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', reason,

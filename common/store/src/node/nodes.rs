@@ -16,7 +16,8 @@ use model::ids::{Incarnation, NodeName};
 use model::node::drain::Drain;
 use model::node::timing::Timing;
 use model::node::{
-    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState, labels,
+    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Nomination, Resources, SharedVolumesState,
+    labels,
 };
 
 const QUEUES_PER_READ: usize = 500;
@@ -258,6 +259,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         host_ports: read_holders(&fields, "port:"),
         given_ids: read_holders(&fields, "id:"),
         labels_revision: fields.number("labels_revision")?,
+        nomination: Nomination::from_stored(&fields.text("nominated")),
         psi: fields.json("psi")?,
     }))
 }

@@ -13,6 +13,7 @@ pub(crate) mod external_workers;
 pub(crate) mod placed_services;
 pub(crate) mod pod_reports;
 pub(crate) mod pods;
+pub(crate) mod preemption;
 pub(crate) mod queues;
 pub(crate) mod reconciling;
 pub(crate) mod scheduling;

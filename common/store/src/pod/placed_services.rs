@@ -9,13 +9,13 @@ use redis::cmd;
 
 use crate::loaded::fields;
 use crate::reply::{names, read};
-use crate::service::service_fields;
+use crate::service::service_fields::{self, PlacementFields};
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
 use model::service::members::Members;
 use model::service::moves::Moves;
-use model::spec::{Placement, PlacementProfile};
+use model::spec::{Placement, PlacementProfile, Preemption, Priority};
 
 type Text = Option<Vec<u8>>;
 type Fields = (Option<String>, Text, Text, Text, Text);
@@ -28,6 +28,8 @@ pub struct PlacedService {
     pub placement: Placement,
     /// If the service names one.
     pub profile: Option<PlacementProfile>,
+    pub priority: Priority,
+    pub preemption: Option<Preemption>,
     /// `None` if it has one replica or very many, no rules that count them, and no ordinals, or is global.
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals, and
@@ -142,13 +144,25 @@ impl Store {
         let rules = |found: Option<Fields>| {
             let (replicas, fields, mark, moves, members) = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
+            let PlacementFields { placement, profile, priority, preemption } =
+                service_fields::placement(&fields.unwrap_or_default());
             let text =
                 |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
             let members = Members::from_stored(text(members));
-            let named_by = Vec::new();
-            (PlacedService { placement, profile, siblings: None, mark, moves, members, named_by }, replicas)
+            let (siblings, named_by) = (None, Vec::new());
+            let service = PlacedService {
+                placement,
+                profile,
+                priority,
+                preemption,
+                siblings,
+                mark,
+                moves,
+                members,
+                named_by,
+            };
+            (service, replicas)
         };
         Ok(loaded.options().map(rules).collect())
     }

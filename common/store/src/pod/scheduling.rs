@@ -8,10 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Value, cmd};
 
+use crate::loaded::field;
 use crate::reply::{list, parse, read, unexpected, word};
 use crate::scripts::{Call, assign, distinct, park, take};
 use crate::{Store, StoreError, keys};
-use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId, ServiceName};
+use model::RedisMillis;
+use model::ids::{AssignmentId, Incarnation, NodeName, PodId, SchedulerId, ServiceName};
 use model::node::{ResourceIds, Resources};
 use model::pod::Refusal;
 use model::pod::payload::Payload;
@@ -130,6 +132,17 @@ impl SchedulerQueue {
 }
 
 impl Store {
+    /// Returns since when each pod is in its phase. `None` if it has no record, or a broken one.
+    ///
+    /// # Errors
+    /// Broken keys cause none.
+    pub async fn pods_since(&self, pods: &[&PodId]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
+        let get = |id: &&PodId| field(keys::pod(id), "since");
+        let read_one = |_: &&PodId, reply| read::<Option<String>>("reading since when a pod waits", reply);
+        let since = self.load(pods, get, read_one).await?.options();
+        Ok(since.map(|since| since.and_then(|since| since.parse().ok())).collect())
+    }
+
     /// `block` should be 2 to 5 s.
     pub async fn scheduler_queue(
         &self,

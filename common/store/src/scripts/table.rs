@@ -446,6 +446,12 @@ scripts! {
         keys: [node_key, pod_key, service_key],
         args: [node, incarnation, uuid, assignment, spec, images, differs],
     }
+    nomination_drop in pod {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [nominee],
+    }
     park in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
@@ -532,6 +538,19 @@ scripts! {
         batch Pod pod {
             keys: [pod_key, stop_set],
             args: [uuid, seen_node],
+        }
+        moves: [Stop],
+    }
+    preempt in pod {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key, stop_set, nominee_key, its_service_key],
+        args: [
+            node, seen_incarnation, nominee, name, its_seen_revision, kept_ms, dead_after_ms, message, resources
+        ],
+        batch Pod pod {
+            keys: [pod_key, service_key, ep_key],
+            args: [uuid, seen_assignment, seen_step, seen_revision],
         }
         moves: [Stop],
     }

@@ -14,12 +14,14 @@ use crate::json::to_json;
 use crate::reply::corrupt;
 use model::ids::ServiceName;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, ServiceFields};
+use model::spec::{
+    AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, Preemption, Priority, ServiceFields,
+};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 12] = [
+const CHANGES: [(&str, &str); 14] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -30,6 +32,8 @@ const CHANGES: [(&str, &str); 12] = [
     ("placement", "where its pods may run"),
     ("scheduler", "how nodes are compared for its pods"),
     ("min_available", "how many stay while its pods are moved"),
+    ("priority", "how early its pods are placed"),
+    ("preemption", "whether pods are stopped for its own"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -73,21 +77,48 @@ pub(crate) fn related(fields: &ServiceFields, kind: Kind) -> String {
     names.iter().map(ServiceName::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile is none.
-pub(crate) fn placement(fields: &[u8]) -> (Placement, Option<PlacementProfile>) {
+/// For one that cannot be read no pod is stopped.
+fn preemption(value: Value) -> Option<Preemption> {
+    if value.is_null() { None } else { Some(serde_json::from_value(value).unwrap_or(Preemption::Never)) }
+}
+
+/// How the pods of a service are placed.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct PlacementFields {
+    pub(crate) placement: Placement,
+    pub(crate) profile: Option<PlacementProfile>,
+    pub(crate) priority: Priority,
+    pub(crate) preemption: Option<Preemption>,
+}
+
+/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile or
+/// priority is none.
+pub(crate) fn placement(fields: &[u8]) -> PlacementFields {
     #[derive(Default, Deserialize)]
     struct Rules {
         #[serde(default)]
         placement: Option<Placement>,
         #[serde(default)]
         scheduler: Value,
+        #[serde(default)]
+        priority: Value,
+        #[serde(default)]
+        preemption: Value,
     }
     if fields.is_empty() {
-        return Default::default();
+        return PlacementFields::default();
     }
     match serde_json::from_slice::<Rules>(fields) {
-        Ok(rules) => (rules.placement.unwrap_or_default(), serde_json::from_value(rules.scheduler).ok()),
-        Err(why) => (Placement { constraints: vec![format!("({why})")], ..Placement::default() }, None),
+        Ok(rules) => PlacementFields {
+            placement: rules.placement.unwrap_or_default(),
+            profile: serde_json::from_value(rules.scheduler).ok(),
+            priority: serde_json::from_value(rules.priority).unwrap_or_default(),
+            preemption: preemption(rules.preemption),
+        },
+        Err(why) => {
+            let placement = Placement { constraints: vec![format!("({why})")], ..Placement::default() };
+            PlacementFields { placement, ..PlacementFields::default() }
+        }
     }
 }
 
@@ -124,6 +155,8 @@ fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceField
         let Err(why) = serde_json::from_value::<ServiceFields>(json!({ name: &*value })) else { continue };
         *value = match name.as_str() {
             field if is_needed(field, kind) => return Err(corrupt(what, format!("{field}: {why}"))),
+            // Stop no pod.
+            "preemption" => json!(Preemption::Never),
             // Admit only its own pods.
             "allow_from" => json!(AllowFrom::default()),
             // Unreadable dependencies delay no pod, and a policy of a newer version cannot be followed.
@@ -156,6 +189,8 @@ mod tests {
             "placement": {"constraints": ["disk == ssd"]},
             "scheduler": "pack",
             "min_available": "75%",
+            "priority": 10,
+            "preemption": "never",
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
@@ -201,6 +236,12 @@ mod tests {
             ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
             ("scheduler", json!("newest"), ServiceFields { scheduler: None, ..whole.clone() }),
             ("min_available", json!("most"), ServiceFields { min_available: None, ..whole.clone() }),
+            ("priority", json!(1001), ServiceFields { priority: None, ..whole.clone() }),
+            (
+                "preemption",
+                json!("always"),
+                ServiceFields { preemption: Some(Preemption::Never), ..whole.clone() },
+            ),
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }
@@ -215,16 +256,27 @@ mod tests {
     }
 
     #[test]
-    fn the_profile_of_a_service_is_read_beside_its_rules() {
-        for (fields, expected) in [
-            ("", None),
-            (r#"{}"#, None),
-            (r#"{"scheduler": null}"#, None),
-            (r#"{"scheduler": "round-robin"}"#, Some(PlacementProfile::RoundRobin)),
-            (r#"{"scheduler": "newest"}"#, None),
-            (r#"{"scheduler": {"name": "newest"}}"#, None),
+    fn the_profile_and_the_priority_of_a_service_are_read_beside_its_rules() {
+        for (fields, profile, priority) in [
+            ("", None, 0),
+            (r#"{}"#, None, 0),
+            (r#"{"scheduler": null, "priority": null}"#, None, 0),
+            (r#"{"scheduler": "round-robin"}"#, Some(PlacementProfile::RoundRobin), 0),
+            (r#"{"scheduler": "newest", "priority": -7}"#, None, -7),
+            (r#"{"scheduler": {"name": "newest"}}"#, None, 0),
+            (r#"{"scheduler": "pack", "priority": 1001}"#, Some(PlacementProfile::Pack), 0),
+            (r#"{"priority": {"class": "high"}}"#, None, 0),
         ] {
-            assert_eq!(placement(fields.as_bytes()), (Placement::default(), expected), "{fields}");
+            let priority = Priority::new(priority).expect("it is valid");
+            let expected = PlacementFields { profile, priority, ..PlacementFields::default() };
+            assert_eq!(placement(fields.as_bytes()), expected, "{fields}");
+        }
+        for (fields, expected) in [
+            (r#"{"preemption": null}"#, None),
+            (r#"{"preemption": "lower"}"#, Some(Preemption::Lower)),
+            (r#"{"preemption": "sometimes"}"#, Some(Preemption::Never)),
+        ] {
+            assert_eq!(placement(fields.as_bytes()).preemption, expected, "{fields}");
         }
     }
 

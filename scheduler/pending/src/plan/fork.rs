@@ -13,7 +13,7 @@ use model::pod::payload::Payload;
 use model::service::Service;
 use model::service::volume::{Volume, VolumeClaim, VolumeScope};
 use model::spec::{DesiredService, FORM_WITH_RULES, Kind, PlacementProfile};
-use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces, decide};
+use placement::{ClusterSnapshot, Outcome, PlacedPods, PlacementPolicy, VolumePlaces};
 use store::{PlacedService, Sibling, WaitingPods};
 
 use super::change::{NewNodes, NodeSelection, PlannedChange};
@@ -23,6 +23,7 @@ use crate::drain::{Place, decide_places, leave, leaves_before, stays};
 use crate::intake::{PendingPod, bound, pending_pod};
 use crate::judge::take_out;
 use crate::ordinals::KnownPlaces;
+use crate::priorities::decide_by_priority;
 use crate::services::Waiting;
 
 pub(super) struct Fork {
@@ -160,7 +161,7 @@ impl Fork {
         let mut pods: Vec<PendingPod> = batch.iter().map(|pod| self.located(*pod)).collect();
         let placed = self.set_services(&mut pods);
         self.snapshot.set_placed(placed);
-        let mut decisions = decide(&self.snapshot, self.now, &self.policy, &pods);
+        let (mut decisions, _) = decide_by_priority(&self.snapshot, self.now, &self.policy, &pods, &[]);
         group_by_node(&pods, &mut decisions);
         for ((index, pod), decision) in batch.iter().zip(pods).zip(decisions) {
             match decision.outcome {
@@ -218,6 +219,8 @@ impl Fork {
         PlacedService {
             placement: service.fields.placement.clone().unwrap_or_default(),
             profile: service.fields.scheduler,
+            priority: service.fields.priority.unwrap_or_default(),
+            preemption: service.fields.preemption,
             siblings: Some(self.siblings(service)),
             moves: service.moves.clone(),
             members: service.members.clone(),

@@ -77,9 +77,8 @@ impl Fork {
     /// those of services that are updated, moved, let none go, or are drawn by other services.
     fn movable(&self, pods: impl Iterator<Item = usize>) -> Vec<MovablePod> {
         let drawn = self.drawn_by_others();
-        let is_drawn = |pod: usize| {
-            self.pods[pod].pod.payload.service().is_some_and(|service| drawn.contains(&service))
-        };
+        let is_drawn =
+            |pod: usize| self.pods[pod].pod.payload.service().is_some_and(|service| drawn.contains(&service));
         let indices: Vec<usize> = pods.filter(|pod| self.may_move(*pod) && !is_drawn(*pod)).collect();
         let mut pods: Vec<PendingPod> = indices.iter().map(|pod| self.located(*pod)).collect();
         self.set_services(&mut pods);

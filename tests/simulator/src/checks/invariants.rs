@@ -16,7 +16,7 @@ use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, away_from, has_check, has_ordinals, has_rules, has_several_containers,
-    has_volume, is_global, keeps_away, starts_first,
+    has_volume, is_global, keeps_away, priority_of, starts_first,
 };
 use crate::world::state::World;
 
@@ -259,14 +259,49 @@ fn shared_ids(hosts: &[SimulatedHost]) -> Vec<String> {
 pub(crate) fn overcommitted(
     before: &BTreeMap<String, ObservedNode>,
     nodes: &BTreeMap<String, ObservedNode>,
+    now: u64,
 ) -> Vec<String> {
     let unused = ObservedNode::default();
     let is_over = |(name, node): &(&String, &ObservedNode)| {
         let used_before = &before.get(*name).unwrap_or(&unused).used;
-        (0..5).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
+        let kept = kept_room(node, now);
+        (0..5).any(|i| node.used[i] > used_before[i] && node.used[i] + kept[i] > node.capacity[i])
     };
     let over = nodes.iter().filter(is_over);
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
+}
+
+/// For the pod that is nominated; it is not assigned there yet.
+fn kept_room(node: &ObservedNode, now: u64) -> [i64; 5] {
+    let Some(kept) = node.nomination.as_ref().filter(|kept| kept.holds(now)) else { return [0; 5] };
+    let [pods, amounts @ ..] = kept.request.to_array().map(|amount| amount as i64);
+    let [cpu, memory, pids, disk] = amounts;
+    [cpu, memory, pids, disk, pods]
+}
+
+/// Pods that were just stopped for another one whose priority is not above theirs.
+pub(crate) fn stopped_for_no_higher(
+    before: &BTreeMap<String, SimulatedPod>,
+    observed: &SimulatedState,
+) -> Vec<String> {
+    // Of the service, whatever generation the pod is.
+    let priority = |pod: &SimulatedPod| {
+        let service = observed.services.get(&pod.service);
+        service.and_then(|service| priority_of(&service.image)).unwrap_or_default()
+    };
+    let was_placed = |uuid: &String| {
+        before.get(uuid).is_some_and(|pod| matches!(pod.phase.as_str(), "assigned" | "running"))
+    };
+    let is_new = |(uuid, pod): &(&String, &SimulatedPod)| {
+        pod.phase == "stopping" && pod.reason == "Preempted" && was_placed(uuid)
+    };
+    let is_wrong = |(_, pod): &(&String, &SimulatedPod)| {
+        let kept = observed.nodes.get(&pod.node).and_then(|node| node.nomination.as_ref());
+        let nominee = kept.and_then(|kept| observed.pods.get(kept.pod.as_str()));
+        nominee.is_none_or(|nominee| priority(nominee) <= priority(pod))
+    };
+    let wrong = observed.pods.iter().filter(is_new).filter(is_wrong);
+    wrong.map(|(uuid, _)| format!("preemption: pod {} is stopped for no higher one", short(uuid))).collect()
 }
 
 /// The pods that a scheduler has just assigned although the node breaks the rules of their service. A deleted

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
-use model::node::ResourceIds;
+use model::node::{Nomination, ResourceIds};
 use model::pod::payload::Payload;
 use model::service::members::Members;
 
@@ -33,8 +33,8 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = fields(key, 24, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
-      'used_pids', 'used_disk', 'used_pods', 'own_labels', 'cordoned', 'id:gpu/0', 'id:gpu/1', 'id:gpu/2', 'id:gpu/3',
+    value = fields(key, 25, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
+      'used_pids', 'used_disk', 'used_pods', 'own_labels', 'cordoned', 'nominated', 'id:gpu/0', 'id:gpu/1', 'id:gpu/2', 'id:gpu/3',
       'id:gpu/4', 'id:slots/0', 'id:slots/1', 'id:slots/2', 'id:slots/3', 'id:slots/4')
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
@@ -84,6 +84,7 @@ pub(crate) struct ObservedNode {
     pub(crate) used: [i64; 5],
     pub(crate) has_label_disk: bool,
     pub(crate) is_cordoned: bool,
+    pub(crate) nomination: Option<Nomination>,
     /// The uuid of the pod that has it, by id of a named resource.
     pub(crate) given_ids: BTreeMap<String, String>,
 }
@@ -226,18 +227,21 @@ fn pod(value: &Value) -> SimulatedPod {
 }
 
 fn node(value: &Value) -> ObservedNode {
-    let [state, incarnation, fields @ ..]: [String; 24] = texts(value);
-    let (amounts, [own_labels, cordoned, holders @ ..]) = fields.split_first_chunk::<10>().unwrap() else {
+    let [state, incarnation, fields @ ..]: [String; 25] = texts(value);
+    let (amounts, [own_labels, cordoned, nominated, holders @ ..]) =
+        fields.split_first_chunk::<10>().unwrap()
+    else {
         panic!("READ_SCRIPT returns this many fields");
     };
     let amounts = amounts.each_ref().map(|amount| number(amount));
     let capacity = std::array::from_fn(|at| amounts[at]);
     let used = std::array::from_fn(|at| amounts[5 + at]);
     let (has_label_disk, is_cordoned) = (own_labels.contains("ssd"), cordoned == "1");
+    let nomination = Nomination::from_stored(nominated);
     let ids = ["gpu", "slots"].into_iter().flat_map(|name| (0..5).map(move |id| format!("{name}/{id}")));
     let uuid = |(id, holder): (String, &String)| Some((id, holder.split_once(' ')?.0.to_owned()));
     let given_ids = ids.zip(holders).filter_map(uuid).collect();
-    ObservedNode { state, incarnation, capacity, used, has_label_disk, is_cordoned, given_ids }
+    ObservedNode { state, incarnation, capacity, used, has_label_disk, is_cordoned, nomination, given_ids }
 }
 
 fn service(value: &Value) -> ObservedService {

@@ -51,7 +51,7 @@ impl World {
             self.checks.violations.push(format!("{name} of {who} failed: {error:?}"));
         }
         self.checks.has_assigned |= name == "assign";
-        self.checks.has_stopped |= matches!(name, "pods_replace" | "pods_stop");
+        self.checks.has_stopped |= matches!(name, "pods_replace" | "pods_stop" | "preempt");
         let verdict = first_word(reply);
         let replacement = self.checks.replacement.take();
         if let Some(node) = who.node()
@@ -69,6 +69,7 @@ impl World {
             self.stats.deaths += 1;
             self.checks.violations.extend(invariants::unproven_death(self, who));
         }
+        self.stats.preemptions += u64::from(name == "preempt" && verdict == "OK");
         self.stats.requeued += u64::from(verdict == "QUEUED");
     }
 

@@ -15,7 +15,7 @@ use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, SERVICES, away_from, has_check, has_ids, has_ordinals, has_rules,
-    has_several_containers, has_volume, image_in_the_end, is_global, keeps_away, update_order,
+    has_several_containers, has_volume, image_in_the_end, is_global, keeps_away, priority_of, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -25,6 +25,8 @@ const IMAGES_APART: [&str; 4] = ["stop:apart1", "stop:apart2", "keep:apart1", "k
 const IMAGES_WITH_ORDINALS: [&str; 5] =
     ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const IMAGES_WITH_RESOURCES: [&str; 5] = ["stop:gpu1", "stop:gpu2", "keep:gpu1", "keep:gpu2", "keep:gpu3"];
+const IMAGES_WITH_PRIORITIES: [&str; 5] =
+    ["stop:prio0", "stop:prio5", "keep:prio0", "keep:prio5", "keep:prio9"];
 const GLOBAL_IMAGES: [&str; 4] = ["stop:global1", "stop:global2", "keep:global1", "keep:global2"];
 const MAX_REPLICAS: u64 = 4;
 
@@ -36,6 +38,7 @@ pub(crate) enum RuleKind {
     Related,
     Ordinals { start: &'static str },
     Resources,
+    Priorities,
     Global,
 }
 
@@ -182,6 +185,7 @@ impl ClientState {
             RuleKind::Related => &IMAGES_APART,
             RuleKind::Ordinals { .. } => &IMAGES_WITH_ORDINALS,
             RuleKind::Resources => &IMAGES_WITH_RESOURCES,
+            RuleKind::Priorities => &IMAGES_WITH_PRIORITIES,
             RuleKind::Global => &GLOBAL_IMAGES,
         };
         let image = images[self.random.below(images.len())].to_owned();
@@ -299,6 +303,9 @@ async fn put(
             || is_global(image);
         let cpus = if has_few_nodes { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
+    }
+    if let Some(priority) = priority_of(&service.image) {
+        input["priority"] = priority.into();
     }
     if has_check(&service.image) {
         input["healthcheck"] = serde_json::json!({

@@ -81,6 +81,11 @@ pub(crate) fn has_ordinals(image: &str) -> bool {
     image.contains(":ordinal")
 }
 
+/// Of its service, which has only these images.
+pub(crate) fn priority_of(image: &str) -> Option<i64> {
+    image.split_once(":prio")?.1.parse().ok()
+}
+
 /// Its pods get ids of named resources.
 pub(crate) fn has_ids(image: &str) -> bool {
     image.contains(":gpu")

@@ -38,10 +38,15 @@ impl World {
             }
         }
         if let Some(before) = nodes_before {
-            violations.extend(invariants::overcommitted(&before, &self.observed.nodes));
+            violations.extend(invariants::overcommitted(
+                &before,
+                &self.observed.nodes,
+                self.clock.redis_now(),
+            ));
         }
         if let Some(before) = pods_before {
             violations.extend(invariants::below_promised(&before, &self.observed));
+            violations.extend(invariants::stopped_for_no_higher(&before, &self.observed));
             if has_assigned {
                 violations.extend(invariants::misplaced(&before, &self.observed));
                 violations.extend(invariants::crowded(&mut self.checks.placed, &before, &self.observed));

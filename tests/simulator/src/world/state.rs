@@ -141,9 +141,9 @@ impl World {
 fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
     match options.scenario {
         Scenario::Rules | Scenario::Waking => RuleKind::Labels,
-        Scenario::Rules => RuleKind::Labels,
         Scenario::Related => RuleKind::Related,
         Scenario::Resources => RuleKind::Resources,
+        Scenario::Preemption => RuleKind::Priorities,
         Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
         Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },
         Scenario::Global => RuleKind::Global,

@@ -36,7 +36,13 @@ for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
 local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'reason' })
 local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
   { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'disk_problem',
-    'labels_revision' })
+    'labels_revision', 'nominated' })
+
+-- Of the room for other pods, or with -1 for the one that it is kept for.
+local function keep_room(node, sign)
+  node.free_pods = node.free_pods - sign
+  for r = 1, RESOURCE_COUNT do node.free[r] = node.free[r] - sign * (node.kept[r] or 0) end
+end
 
 local function read_node(n)
   local node_key, pq = node_keys(n)
@@ -46,7 +52,7 @@ local function read_node(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
   local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, disk_problem,
-    labels_revision = unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 9)
+    labels_revision, nominated = unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 10)
   used_pods = tonumber(used_pods) or 0
   local refusal
   if state ~= 'alive' or (incarnation or '') ~= seen_incarnation
@@ -60,8 +66,13 @@ local function read_node(n)
   for r = 1, RESOURCE_COUNT do
     free[r], reserved[r] = (tonumber(record[r]) or 0) - (tonumber(record[RESOURCE_COUNT + r]) or 0), 0
   end
-  return { key = node_key, name = node, refusal = refusal, free_pods = (tonumber(max_pods) or 0) - used_pods, free = free,
-    reserved = reserved, queue = {}, offered_ids = offered_ids, message = 'assigned to ' .. node }
+  local found = { key = node_key, name = node, refusal = refusal, free_pods = (tonumber(max_pods) or 0) - used_pods,
+    free = free, reserved = reserved, queue = {}, offered_ids = offered_ids, message = 'assigned to ' .. node }
+  if nominated then
+    found.nominee, found.kept = read_nomination(nominated)
+    if found.nominee then keep_room(found, 1) end
+  end
+  return found
 end
 
 -- Each request is passed once, with the name of the service; pushed pods have names of their own.
@@ -299,6 +310,8 @@ for p = 1, pod_count do
   local of_user = pushed_pod_count > 0 and pushed_pods[tostring(p)]
   local pushed_pod, name = not phase and of_user, of_user and of_user.name or request.name
   local of_counted = counted_count > 0 and counted[request.name]
+  local is_nominee = node.nominee == uuid
+  if is_nominee then keep_room(node, -1) end
   if assigned[pod_key] or (phase and phase ~= 'pending') then
     take_out(payload, p)
     replies[p] = 'stale'
@@ -350,6 +363,12 @@ for p = 1, pod_count do
     node.queue[#node.queue + 1] = payload
     add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'
+  end
+  if is_nominee and replies[p] == 'ok' then
+    redis.call('HDEL', node.key, 'nominated')
+    node.nominee = nil
+  elseif is_nominee then
+    keep_room(node, 1)
   end
   if of_counted then
     of_counted.has_pods = of_counted.has_pods or replies[p] == 'ok'
