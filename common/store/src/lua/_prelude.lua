@@ -354,8 +354,8 @@ local function release(node_key, pod_key)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
--- `uq_class` has "<class> <since>" of each pod, `uq_by_class` has "<class> <since> <uuid>", all with the score
--- 0: a class is a range, its oldest pod first.
+-- `uq_class` has "<class> <since>" of each pod, `uq_by_class` has "<class> <since> <uuid>", all with the
+-- score 0: a class is a range, its oldest pod first.
 local function check_class_types(uq_class, uq_by_class)
   redis.call('HLEN', uq_class)
   redis.call('ZCARD', uq_by_class)
