@@ -465,15 +465,6 @@ ablations! {
         "unpark", "local function first_of(class)" => "local function first_of(class)\n  do return end",
         "does not converge";
     }
-    Related {
-    with_an_assignment_beside_a_service_that_was_not_compared, seed 0:
-        // In a small cluster a node refuses, too.
-        "assign", "nodes[tostring(n)] = read_node(n) end" =>
-            "nodes[tostring(n)] = read_node(n) end \
-             for _, node in pairs(nodes) do if node.refusal == 'crowded' then node.refusal = nil end end \
-             for _, of in pairs(counted) do of.related = '' end",
-        "rules: ";
-    }
     Drains {
     with_an_uncordoned_node_that_is_drained_further, seed 2:
         "cordon", "redis.call('HDEL', node_key, 'drain', 'drain_said')" => "0",

@@ -209,6 +209,9 @@ impl Frozen {
             for (pod, outcome) in batch.iter().zip(outcomes) {
                 if let Outcome::Place(target) = outcome {
                     self.pods[*pod].3 = Some(target.name.clone());
+                    if self.pods[*pod].2 == Phase::Pending {
+                        self.pods[*pod].2 = Phase::Assigned;
+                    }
                 }
             }
             size = next_batch_size(size, batch.len(), self.nodes.len());
