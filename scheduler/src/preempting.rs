@@ -140,8 +140,7 @@ pub(crate) fn set_targets(view: &ClusterView, pods: &mut [PendingPod]) {
     }
 }
 
-/// It is of a class of its own, and of one that cannot be judged without it: so it tries again with each look,
-/// as when a pod has ended.
+/// It has a class of its own, which no look can judge: so each look wakes it, as when a pod has ended.
 fn as_nominated(pod: &PendingPod, node: &NodeName) -> Parked {
     let message = format!("waits for pods of a lower priority to stop on {node}, whose room it gets");
     let parked = parked(pod.payload.clone(), pod.request.requirements.resources(), "Nominated", message);

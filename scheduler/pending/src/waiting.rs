@@ -18,8 +18,8 @@ use store::{Store, StoreError, UnschedulableClass};
 use crate::intake::{Intake, PendingPod};
 use crate::services::read_rules;
 
-/// Of a class that fits nowhere so many are woken by each look, for pods of a lower priority may be stopped for
-/// them.
+/// The number of pods of a class that each look wakes although they fit nowhere, if pods of a lower priority
+/// may be stopped for them.
 const PREEMPTING_PODS: usize = 10;
 
 /// The class of a pod whose service was read. Another build may name classes otherwise: they are looked at
@@ -91,8 +91,8 @@ pub async fn fitting_classes<'a>(
     Ok(fitting.chain(outdated).collect())
 }
 
-/// Returns how many pods of each class are woken. With those of a class that fits, others of a higher priority
-/// that fit too, for a batch decides which of them get the room.
+/// Returns how many pods of each class are woken. With those of a class that fits, others of a higher
+/// priority that fit too, for a batch decides which of them get the room.
 fn woken(classes: &[(&PendingPod, &UnschedulableClass)], fitting: &[usize]) -> Vec<usize> {
     let below = |priority| {
         let lower = classes.iter().zip(fitting).filter(|((pod, _), _)| pod.priority < priority);

@@ -446,7 +446,7 @@ scripts! {
         keys: [node_key, pod_key, service_key],
         args: [node, incarnation, uuid, assignment, spec, images, differs],
     }
-    nomination_drop in pod {
+    nomination_drop in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key],
