@@ -47,8 +47,8 @@ impl Fork {
         }
     }
 
-    /// Services with an affinity or a soft anti-affinity, and those that these name. A move would take the pods
-    /// from each other, or the sum of all loads would not fall with it: pods could follow each other for ever.
+    /// Services with an affinity or a soft anti-affinity, and those that these name. A move would take the
+    /// pods from each other, or the sum of all loads would not fall: pods could follow each other for ever.
     fn drawn_by_others(&self) -> BTreeSet<ServiceName> {
         let relations = self.services.values().flat_map(|service| {
             let relations = service.fields.placement.iter().flat_map(|placement| placement.relations());
