@@ -63,13 +63,6 @@ pub enum Preemption {
 }
 
 impl Preemption {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Lower => "lower",
-            Self::Never => "never",
-        }
-    }
-
     /// Without the field pods are stopped for those of a priority above 0.
     pub fn applies(of_service: Option<Self>, priority: Priority) -> bool {
         of_service != Some(Self::Never) && priority.get() > 0
