@@ -72,7 +72,7 @@ mod tests {
         let descriptions = Descriptions::default();
         ::metrics::with_local_recorder(&descriptions, describe_metrics);
         let described = descriptions.0.into_inner();
-        assert_eq!(described.len(), 7, "{described:?}");
+        assert_eq!(described.len(), 8, "{described:?}");
         for (kind, name, help) in described {
             assert!(name.starts_with("kubeleet_") && !name.contains(':'), "{name}");
             assert!(!help.is_empty(), "{name}");

@@ -137,6 +137,7 @@ pub(crate) fn set_targets(view: &ClusterView, pods: &mut [PendingPod]) {
     for pod in pods.iter_mut().filter(|pod| pod.request.target.is_none()) {
         let node = view.nominations().get(&pod.payload.id);
         pod.request.target = node.map(|node| Target::Planned(node.clone()));
+        pod.has_room = node.is_some();
     }
 }
 

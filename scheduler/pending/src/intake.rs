@@ -30,6 +30,8 @@ pub struct PendingPod {
     pub priority: Priority,
     /// Pods of a lower priority may be stopped for it.
     pub preempts: bool,
+    /// Room is kept for it on its target.
+    pub has_room: bool,
     /// When it began to wait, if that was read: see [`read_waits`](crate::read_waits).
     pub since: Option<RedisMillis>,
 }
@@ -234,6 +236,7 @@ pub(crate) fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<Serv
         seen_mark: None,
         priority: Priority::default(),
         preempts: false,
+        has_room: false,
         since: None,
     }
 }

@@ -49,11 +49,11 @@ pub fn decide_by_priority(
 }
 
 fn is_in_order(pods: &[PendingPod]) -> bool {
-    pods.windows(2).all(|two| two[0].priority == two[1].priority)
+    pods.windows(2).all(|two| two[0].priority == two[1].priority) && !pods.iter().any(|pod| pod.has_room)
 }
 
 /// The pods of a service stay together and in their order, as some rules need it: the one that waits longest
-/// counts for all.
+/// counts for all. First of all are those that have room of their own, or another one would choose it.
 fn order(pods: &[PendingPod], now: RedisMillis) -> Vec<usize> {
     let mut of_services: HashMap<&str, u64> = HashMap::new();
     for pod in pods {
@@ -65,7 +65,7 @@ fn order(pods: &[PendingPod], now: RedisMillis) -> Vec<usize> {
         i64::from(pod.priority.get()).saturating_add_unsigned(waited)
     };
     let mut order: Vec<usize> = (0..pods.len()).collect();
-    order.sort_by_key(|pod| Reverse(urgency(&pods[*pod])));
+    order.sort_by_key(|pod| Reverse((pods[*pod].has_room, urgency(&pods[*pod]))));
     order
 }
 
@@ -123,6 +123,8 @@ mod tests {
         ] {
             assert_eq!(placed(&pods, 2), expected, "{case}");
         }
+        let with_room = PendingPod { has_room: true, ..pod("b", -9, None) };
+        assert_eq!(placed(&[pod("a", 0, None), with_room], 1), ["b"], "who has room of its own comes first");
         let future = PendingPod { since: Some(NOW + 9_000_000), ..pod("a", 0, None) };
         assert_eq!(placed(&[future, pod("b", 1, Some(0))], 1), ["b"], "a time in the future counts as now");
     }

@@ -90,7 +90,7 @@ fn arguments_have_their_names() {
 
     // Two nodes, one request, one service whose rules count its pods, one volume, one pushed pod.
     let assign = argv(
-        "2 1 1 1 1 20000 w1 life - 3 gpu/0 w2 life - - - 80/tcp gpu=1 web 100 64 50 0 web seen next 1 1 web_data_0 web \
+        "2 1 1 1 1 20000 w1 life - 3 gpu/0 w2 life - - - 80/tcp gpu=1 web 100 64 50 0 web seen next 1 - 1 web_data_0 web \
          data 0 - 1 web nginx 0 payload 2 1 a",
     );
     let read = script("assign").arguments(&assign);
