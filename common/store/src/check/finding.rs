@@ -122,8 +122,9 @@ impl Repair {
     }
 
     /// Its owner must not have it.
-    pub(super) fn remove_relation(name: &str, owner: &str) -> Self {
-        scripted("remove_relation", name, format!("service:{owner}"), owner, format!("removes {owner:.100}"))
+    pub(super) fn remove_relation(name: &[u8], owner: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(owner);
+        scripted("remove_relation", name, format!("service:{text}"), owner, format!("removes {text:.100}"))
     }
 }
 

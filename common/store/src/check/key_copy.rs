@@ -25,7 +25,7 @@ pub(crate) struct KeyCopy {
     pub(crate) routes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The names that the rules of each service name; by name, the services that name it.
     pub(crate) service_relations: BTreeMap<String, String>,
-    pub(crate) relations: BTreeMap<String, String>,
+    pub(crate) relations: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Missing, expiring or unreadable specifications of active services: id and text.
     pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
     pub(crate) pods: BTreeMap<String, PodCopy>,

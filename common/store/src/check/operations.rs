@@ -130,9 +130,7 @@ impl Store {
                 copy.routes = self.fields_of(key).await?.into_iter().collect();
             }
             None if key == keys::RELATIONS => {
-                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-                let fields = self.fields_of(key).await?.into_iter();
-                copy.relations = fields.map(|(name, owners)| (text(name), text(owners))).collect();
+                copy.relations = self.fields_of(key).await?.into_iter().collect();
             }
             Some(("rv", node)) => drop(copy.removals.insert(node.to_owned(), self.members(key).await?)),
             Some(("volume", name)) => self.copy_volume(copy, name).await?,
