@@ -32,4 +32,4 @@ pub use plan::{
 pub use preemption::PreemptionSearch;
 pub use priorities::{decide_by_priority, read_waits};
 pub use services::read_services;
-pub use waiting::{class_of, fitting_classes};
+pub use waiting::{ClassLook, class_of, look_at_classes};

@@ -8,9 +8,11 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::RedisMillis;
+use model::pod::Refusal;
 use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, PlacementPolicy, Requirements, count_fitting};
 use store::{Store, StoreError, UnschedulableClass};
@@ -57,12 +59,21 @@ pub fn class_of(pod: &PendingPod) -> String {
     format!("{:016x}", hasher.finish())
 }
 
+/// Pods of a class that are about to be woken.
+#[derive(Debug, Clone)]
+pub struct ClassLook<'a> {
+    pub class: &'a UnschedulableClass,
+    pub wakes: usize,
+    /// If none of them fits.
+    pub refusals: Option<Arc<[Refusal]>>,
+}
+
 /// Returns how many pods of each class fit at `now`, by what `snapshot` knows of the nodes and Redis of the
 /// services and volumes. A class whose example has another one by now counts with all its pods.
 ///
 /// # Errors
-/// Only transient ones: a class whose example is unreadable counts as one that does not fit.
-pub async fn fitting_classes<'a>(
+/// Only transient ones: a class whose example is unreadable is left out.
+pub async fn look_at_classes<'a>(
     store: &Store,
     snapshot: &mut ClusterSnapshot,
     now: RedisMillis,
@@ -70,7 +81,7 @@ pub async fn fitting_classes<'a>(
     profile: PlacementProfile,
     classes: &'a [UnschedulableClass],
     max: usize,
-) -> Result<Vec<(&'a str, usize)>, StoreError> {
+) -> Result<Vec<ClassLook<'a>>, StoreError> {
     let mut intake = Intake::read(store, classes.iter().map(|class| class.example.clone()).collect()).await?;
     snapshot.set_placed(read_rules(store, profile, &mut intake.pending).await?);
     let by_example: HashMap<&Bytes, &UnschedulableClass> =
@@ -83,12 +94,17 @@ pub async fn fitting_classes<'a>(
     };
     current.sort_by_key(|(pod, class)| (Reverse(urgency(pod, class.since)), class.since));
     let requests: Vec<_> = current.iter().map(|(pod, class)| (&pod.request, class.pods)).collect();
-    let counts = count_fitting(snapshot, now, policy, &requests, max);
-    let counts = woken(&current, &counts);
-    let fitting = current.iter().zip(counts).filter(|(_, count)| *count > 0);
-    let fitting = fitting.map(|((_, class), count)| (class.class.as_str(), count));
-    let outdated = outdated.iter().map(|(_, class)| (class.class.as_str(), class.pods.min(max)));
-    Ok(fitting.chain(outdated).collect())
+    let fitting = count_fitting(snapshot, now, policy, &requests, max);
+    let counts: Vec<usize> = fitting.iter().map(|fitting| *fitting.as_ref().unwrap_or(&0)).collect();
+    let woken = woken(&current, &counts);
+    let looks = current.iter().zip(woken).zip(fitting);
+    let looks =
+        looks.map(|(((_, class), wakes), fitting)| ClassLook { class, wakes, refusals: fitting.err() });
+    let outdated = outdated.iter().map(|(_, class)| {
+        let wakes = class.pods.min(max);
+        ClassLook { class, wakes, refusals: None }
+    });
+    Ok(looks.chain(outdated).collect())
 }
 
 /// Returns how many pods of each class are woken. With those of a class that fits, others of a higher
@@ -110,14 +126,12 @@ fn woken(classes: &[(&PendingPod, &UnschedulableClass)], fitting: &[usize]) -> V
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use std::collections::BTreeSet;
-    use std::sync::Arc;
-
     use model::ids::{NodeName, SpecId};
     use model::pod::payload::Payload;
     use model::spec::ServiceInput;
     use placement::{NodeRules, Target};
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::intake::pending_pod;

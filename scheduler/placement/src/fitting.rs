@@ -1,6 +1,9 @@
 //! Counts how many waiting pods fit now.
 
+use std::sync::Arc;
+
 use model::RedisMillis;
+use model::pod::Refusal;
 
 use crate::decision::{Outcome, decide};
 use crate::policy::PlacementPolicy;
@@ -8,7 +11,7 @@ use crate::requirements::PodRequest;
 use crate::snapshot::ClusterSnapshot;
 
 /// Takes a pod of each class and the number of its pods, the most urgent class first, and returns how many of
-/// them fit, all at the same time. Each class that fits gets one before another one gets its second. It makes
+/// them fit, all at the same time, or why none does. Each class that fits gets one before another one gets its second. It makes
 /// at most one decision for each class, then another for each class that fits, and `max` more. Pure.
 pub fn count_fitting(
     snapshot: &ClusterSnapshot,
@@ -16,10 +19,10 @@ pub fn count_fitting(
     policy: &PlacementPolicy,
     classes: &[(&PodRequest, usize)],
     max: usize,
-) -> Vec<usize> {
+) -> Vec<Result<usize, Arc<[Refusal]>>> {
     let all: Vec<usize> = (0..classes.len()).collect();
     let one_each = place(snapshot, now, policy, classes, &all);
-    let mut pods: Vec<usize> = all.into_iter().filter(|class| one_each[*class] > 0).collect();
+    let mut pods: Vec<usize> = all.into_iter().filter(|class| one_each[*class].is_ok()).collect();
     let mut more: Vec<usize> = Vec::new();
     for known in 1.. {
         let left = max - more.len();
@@ -34,22 +37,26 @@ pub fn count_fitting(
         return one_each;
     }
     pods.extend(more);
-    place(snapshot, now, policy, classes, &pods)
+    let together = place(snapshot, now, policy, classes, &pods);
+    together.into_iter().zip(one_each).map(|(together, one)| one.and(together)).collect()
 }
 
-/// `pods` are indices of classes. Returns how many of each are placed.
+/// `pods` are indices of classes. Returns how many of each are placed, or why the first one is not.
 fn place(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
     policy: &PlacementPolicy,
     classes: &[(&PodRequest, usize)],
     pods: &[usize],
-) -> Vec<usize> {
+) -> Vec<Result<usize, Arc<[Refusal]>>> {
     let requests: Vec<&PodRequest> = pods.iter().map(|class| classes[*class].0).collect();
-    let mut placed = vec![0; classes.len()];
+    let mut placed = vec![Ok(0); classes.len()];
     for decision in decide(snapshot, now, policy, &requests) {
-        if matches!(decision.outcome, Outcome::Place(_)) {
-            placed[pods[decision.pod]] += 1;
+        let of_class = &mut placed[pods[decision.pod]];
+        match (decision.outcome, of_class.as_mut()) {
+            (Outcome::Place(_), Ok(count)) => *count += 1,
+            (Outcome::Unschedulable { refusals }, Ok(0)) => *of_class = Err(refusals),
+            (Outcome::Place(_) | Outcome::Unschedulable { .. }, _) => {}
         }
     }
     placed
@@ -69,7 +76,8 @@ mod tests {
         let pods: Vec<_> =
             classes.iter().enumerate().map(|(id, (cpu, count))| (pod(id, *cpu, 0), *count)).collect();
         let classes: Vec<_> = pods.iter().map(|(pod, count)| (pod, *count)).collect();
-        count_fitting(&snapshot, NOW, &PlacementPolicy::default(), &classes, max)
+        let counts = count_fitting(&snapshot, NOW, &PlacementPolicy::default(), &classes, max);
+        counts.into_iter().map(|count| count.unwrap_or(0)).collect()
     }
 
     #[test]

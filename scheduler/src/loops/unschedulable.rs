@@ -7,16 +7,19 @@
 //!
 //! Tests: tests::waking, scripts::unschedulable, schedules
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::metrics::gauge;
 use daemon::control_loop::{Loop, Next};
+use model::pod::Refusal;
 use model::spec::PlacementProfile;
-use pending::fitting_classes;
+use pending::{ClassLook, look_at_classes};
 use placement::PlacementPolicy;
 use store::tick_or_hints;
 use store::{Store, StoreError, Subscription, channel};
 
+use crate::apply::unschedulable_message;
 use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 use crate::metrics;
@@ -32,6 +35,8 @@ const LEASE_TIME: Duration = Duration::from_secs(4);
 /// A few milliseconds of Redis.
 const MAX_BATCH: usize = 1000;
 const CLASSES_PER_PAGE: usize = 500;
+/// So many pods of a class say in one look why they fit nowhere now.
+const OUTDATED_PODS: usize = 100;
 
 pub(crate) struct UnschedulableLoop {
     store: Store,
@@ -80,6 +85,22 @@ impl Loop<StoreError> for UnschedulableLoop {
     }
 }
 
+/// Also wakes some pods of a class that fits nowhere for other reasons than they say. Then they say these.
+fn wakes<'a>(looks: &[ClassLook<'a>], nodes: usize) -> Vec<(&'a str, usize)> {
+    let mut left = MAX_BATCH;
+    let of_class = |look: &ClassLook<'a>| {
+        let says = |refusals: &[Refusal]| unschedulable_message(nodes.max(1), refusals);
+        let is_outdated = |refusals: &Arc<[Refusal]>| says(refusals) != says(&look.class.refusals);
+        let mut count = look.wakes;
+        if count == 0 && look.refusals.as_ref().is_some_and(is_outdated) {
+            count = look.class.pods.min(OUTDATED_PODS).min(left);
+            left -= count;
+        }
+        (count > 0).then_some((look.class.class.as_str(), count))
+    };
+    looks.iter().filter_map(of_class).collect()
+}
+
 impl UnschedulableLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         let policy = context.placement_policy();
@@ -111,9 +132,9 @@ impl UnschedulableLoop {
             let now = self.view.now();
             let snapshot = self.view.snapshot_mut();
             let (policy, profile) = (&self.policy, self.profile);
-            let fitting =
-                fitting_classes(&self.store, snapshot, now, policy, profile, &classes, MAX_BATCH).await?;
-            woken += self.store.unpark_classes(&fitting).await?;
+            let looks =
+                look_at_classes(&self.store, snapshot, now, policy, profile, &classes, MAX_BATCH).await?;
+            woken += self.store.unpark_classes(&wakes(&looks, self.view.snapshot().len())).await?;
             // The order of entries that another program has changed is any.
             if classes.len() < CLASSES_PER_PAGE || last.class <= after {
                 return Ok(woken);

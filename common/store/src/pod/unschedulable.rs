@@ -8,6 +8,7 @@ use crate::reply::read;
 use crate::scripts::{unpark, unschedulable_classes};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
+use model::pod::Refusal;
 
 /// See [`Parked::class`](crate::Parked::class).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct UnschedulableClass {
     pub since: RedisMillis,
     /// Payload of the oldest pod.
     pub example: Bytes,
+    /// Of the oldest pod, when it was parked. Unreadable ones are none.
+    pub refusals: Vec<Refusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,19 +71,18 @@ impl Store {
     ) -> Result<Vec<UnschedulableClass>, StoreError> {
         let call = unschedulable_classes::Head {
             uq: keys::UQ,
+            uq_why: keys::UQ_WHY,
             uq_class: keys::UQ_CLASS,
             uq_by_class: keys::UQ_BY_CLASS,
             after,
             max_count: max,
         }
         .call();
-        let rows: Vec<(String, usize, RedisMillis, Vec<u8>)> =
+        let rows: Vec<(String, usize, RedisMillis, Vec<u8>, Vec<u8>)> =
             read("reading the classes of unschedulable pods", self.link.script(&call).await?)?;
-        let class = |(class, pods, since, example): (_, _, _, Vec<u8>)| UnschedulableClass {
-            class,
-            pods,
-            since,
-            example: example.into(),
+        let class = |(class, pods, since, example, refusals): (_, _, _, Vec<u8>, Vec<u8>)| {
+            let refusals = serde_json::from_slice(&refusals).unwrap_or_default();
+            UnschedulableClass { class, pods, since, example: example.into(), refusals }
         };
         Ok(rows.into_iter().map(class).collect())
     }

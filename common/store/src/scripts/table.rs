@@ -743,7 +743,7 @@ scripts! {
     unschedulable_classes in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [uq, uq_class, uq_by_class],
+        keys: [uq, uq_why, uq_class, uq_by_class],
         args: [after, max_count],
     }
     usage_correct in node {

@@ -10,6 +10,7 @@ fn running(nodes: &[Node], pods: Vec<PodRequest>, places: &[usize]) -> (ClusterS
     let mut placed = PlacedPods::default();
     let mut nodes = nodes.to_vec();
     let mut running = Vec::new();
+    let drawn = drawn(&pods);
     for (request, place) in pods.into_iter().zip(places) {
         let Some(generation) = request.generation.clone().filter(|_| !nodes.is_empty()) else { continue };
         let index = place % nodes.len();
@@ -18,11 +19,25 @@ fn running(nodes: &[Node], pods: Vec<PodRequest>, places: &[usize]) -> (ClusterS
         placed.generations.entry(generation.clone()).or_default();
         placed.services.entry(generation.service.clone()).or_default();
         placed.add(&node.name, &generation);
-        running.push(RunningPod { request, node: node.name.clone() });
+        if !drawn.contains(&generation.service) {
+            running.push(RunningPod { request, node: node.name.clone() });
+        }
     }
     let mut snapshot = snapshot(&nodes);
     snapshot.set_placed(placed);
     (snapshot, running)
+}
+
+/// Services near others or softly away from them, and those that these name: their pods are not balanced.
+fn drawn(pods: &[PodRequest]) -> BTreeSet<ServiceName> {
+    let mut drawn = BTreeSet::new();
+    for pod in pods {
+        let rules = pod.requirements.rules.iter().flat_map(|rules| &rules.relations);
+        let drawing = rules.filter(|rule| !rule.hard || rule.kind == RelationKind::Near);
+        let services = pod.generation.iter().map(|generation| generation.service.clone());
+        drawn.extend(drawing.flat_map(|rule| services.clone().chain([rule.service.clone()])));
+    }
+    drawn
 }
 
 fn carried_out(
