@@ -35,7 +35,7 @@ const LEASE_TIME: Duration = Duration::from_secs(4);
 /// A few milliseconds of Redis.
 const MAX_BATCH: usize = 1000;
 const CLASSES_PER_PAGE: usize = 500;
-/// So many pods of a class say in one look why they fit nowhere now.
+/// The number of pods of a class that a look wakes only because they fit nowhere for other reasons now.
 const OUTDATED_PODS: usize = 100;
 
 pub(crate) struct UnschedulableLoop {
