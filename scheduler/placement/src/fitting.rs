@@ -11,9 +11,9 @@ use crate::requirements::PodRequest;
 use crate::snapshot::ClusterSnapshot;
 
 /// Takes a pod of each class and the number of its pods, the most urgent class first, and returns how many of
-/// them fit, all at the same time, or why none does. Each class that fits gets one before another one gets its
-/// second. It makes at most one decision for each class, then another for each class that fits, and `max`
-/// more. Pure.
+/// them fit, all at the same time, or why none does. Each class that fits gets one before another one gets
+/// its second. It makes at most one decision for each class, then another for each class that fits, and
+/// `max` more. Pure.
 pub fn count_fitting(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
