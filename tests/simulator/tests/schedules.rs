@@ -484,7 +484,7 @@ ablations! {
         "was assigned more than its capacity";
     }
     Outage {
-    with_a_death_by_a_scheduler_that_could_not_write, seed 1:
+    with_a_death_by_a_scheduler_that_could_not_write, seed 20:
         "declare_dead", ", tonumber(writable_ms), tonumber(calm_ms)" => "",
         "after Redis refused its write";
     with_no_reset_after_a_mass_loss, seed 6:

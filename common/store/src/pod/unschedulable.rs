@@ -23,6 +23,8 @@ pub struct UnschedulableClass {
     pub refusals: Vec<Refusal>,
 }
 
+type ClassRow = (String, usize, RedisMillis, Vec<u8>, Vec<u8>);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unparked {
     pub pods: usize,
@@ -78,9 +80,9 @@ impl Store {
             max_count: max,
         }
         .call();
-        let rows: Vec<(String, usize, RedisMillis, Vec<u8>, Vec<u8>)> =
+        let rows: Vec<ClassRow> =
             read("reading the classes of unschedulable pods", self.link.script(&call).await?)?;
-        let class = |(class, pods, since, example, refusals): (_, _, _, Vec<u8>, Vec<u8>)| {
+        let class = |(class, pods, since, example, refusals): ClassRow| {
             let refusals = serde_json::from_slice(&refusals).unwrap_or_default();
             UnschedulableClass { class, pods, since, example: example.into(), refusals }
         };
