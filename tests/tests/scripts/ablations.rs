@@ -3,7 +3,8 @@
 use kubeleet_tests::{Ablation, Fixture};
 
 use crate::{
-    addresses, checks, host_ports, named_resources, nodes, preemption, relations, unschedulable, volumes,
+    addresses, checks, dead_letters, host_ports, named_resources, nodes, preemption, relations,
+    unschedulable, volumes,
 };
 
 macro_rules! notices {
@@ -50,6 +51,9 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_ids: named_resources::many_drain_one_node_with_ids, "_prelude",
         "if ids then each_id(ids, release_field) end" => "", "keeps the id";
+    /// Invariant 7.
+    a_rejection_of_a_pod_that_was_recovered: dead_letters::a_pod_is_recovered_before_it_is_rejected, "reject",
+        "only_unknown == '1' and phase" => "false", "a pod with a record is rejected";
     an_assignment_that_ignores_the_mark_of_a_related_service: relations::two_schedulers_place_a_pair, "assign",
         "or service.related == ''" => "or true", "are both on w1";
     a_preemption_that_keeps_no_room: preemption::the_room_is_of_one_pod, "assign",

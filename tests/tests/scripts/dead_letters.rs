@@ -70,6 +70,16 @@ async fn a_rejected_pod_fails_and_is_pending_again_after_a_requeue() {
     }
 }
 
+/// Returns the faults.
+pub(crate) async fn a_pod_is_recovered_before_it_is_rejected(fixture: &Fixture) -> Vec<String> {
+    let Placed { record, payload, .. } = fixture.pod_in(Phase::Pending, "web", "w1").await;
+    fixture.store.take(&fixture.scheduler, 1).await.unwrap();
+    let pod = RejectedPod::WithoutRecord(&record.id);
+    let is_rejected =
+        fixture.store.reject_in_flight(&fixture.scheduler, &payload.raw, pod, "unknown").await.unwrap();
+    is_rejected.then(|| "a pod with a record is rejected".to_owned()).into_iter().collect()
+}
+
 #[tokio::test]
 async fn a_pod_that_was_unknown_and_has_a_record_by_now_is_not_rejected() {
     let fixture = Fixture::new().await;
