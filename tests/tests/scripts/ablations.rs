@@ -3,7 +3,7 @@
 use kubeleet_tests::{Ablation, Fixture};
 
 use crate::{
-    addresses, checks, dead_letters, host_ports, named_resources, nodes, preemption, relations,
+    addresses, checks, dead_letters, host_ports, named_resources, nodes, preemption, relations, session,
     unschedulable, volumes,
 };
 
@@ -51,6 +51,9 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_ids: named_resources::many_drain_one_node_with_ids, "_prelude",
         "if ids then each_id(ids, release_field) end" => "", "keeps the id";
+    /// Invariant 5.
+    a_pause_that_knows_no_longer_fence: session::another_node_has_a_longer_fence, "claim",
+        "math.max(tonumber(pause_ms), longest_fence)" => "tonumber(pause_ms)", "the pause is shorter";
     /// Invariant 7.
     a_rejection_of_a_pod_that_was_recovered: dead_letters::a_pod_is_recovered_before_it_is_rejected, "reject",
         "only_unknown == '1' and phase" => "false", "a pod with a record is rejected";

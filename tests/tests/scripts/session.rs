@@ -335,6 +335,21 @@ async fn set_fence(fixture: &Fixture, node: &str, fence: u64) {
     let () = fixture.redis.cli(&["HSET", &key, "times", &times]).await;
 }
 
+/// Returns the faults.
+pub(crate) async fn another_node_has_a_longer_fence(fixture: &Fixture) -> Vec<String> {
+    let Placed { session, payload, .. } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    let other = fixture.node("w2").await;
+    session.pop_more(1).await.unwrap();
+    set_fence(fixture, "w2", 60_000).await;
+    other.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+    let items = [fixture.claim_item(&payload).await];
+    match session.claim(&items, ATTEMPTS, Duration::from_secs(1)).await.unwrap().unwrap() {
+        ClaimReply::Paused(left) if left > Duration::from_secs(30) => Vec::new(),
+        reply => vec![format!("the pause is shorter than that fence: {reply:?}")],
+    }
+}
+
 /// A pod may run on a node with a longer fence, although the new master does not know it.
 #[tokio::test]
 async fn after_a_change_of_master_claims_pause_for_the_longest_fence_of_all_nodes() {
