@@ -402,7 +402,7 @@ ablations! {
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
-    without_the_pause_after_a_failover, seed 73:
+    without_the_pause_after_a_failover, seed 152:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
     with_writes_of_fenced_workers, seed 10:
