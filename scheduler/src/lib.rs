@@ -21,9 +21,9 @@ mod decision_log;
 mod loop_lease;
 mod loops;
 mod metrics;
+mod preempting;
 mod reconcile;
 
-mod preempting;
 #[cfg(test)]
 mod tests;
 mod timings;

@@ -70,20 +70,19 @@ impl Preempting {
         policy: &PlacementPolicy,
         pods: &mut [(PendingPod, Parked)],
     ) -> Result<(), StoreError> {
-        let is_due = self.rests_until.is_none_or(|until| Instant::now() >= until);
+        let begun = Instant::now();
         let mut wanting: Vec<&PendingPod> = Vec::new();
-        if is_due {
+        if self.rests_until.is_none_or(|until| begun >= until) {
             let is_nominated = |pod: &PendingPod| view.nominations().contains_key(&pod.payload.id);
             let pods = pods.iter().map(|(pod, _)| pod);
             wanting.extend(pods.filter(|pod| pod.preempts && !is_nominated(pod)));
             wanting.sort_by_key(|pod| Reverse(pod.priority));
         }
-        for pod in wanting {
+        for (attempts, pod) in (1..).zip(wanting) {
             if view.nominations().len() >= MAX_NOMINATIONS {
                 break;
             }
-            self.rests_until =
-                Some(self.rests_until.unwrap_or_else(Instant::now).max(Instant::now()) + ATTEMPT_INTERVAL);
+            self.rests_until = Some(begun + attempts * ATTEMPT_INTERVAL);
             match self.preempt(store, view, policy, pod).await {
                 Err(error) if error.is_broken_key() => {
                     tracing::error!(pod = %pod.payload.id, %error, "no pod is stopped for it: fix the key");

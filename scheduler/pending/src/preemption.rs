@@ -38,9 +38,9 @@ pub struct PreemptionSearch {
 }
 
 struct Residents {
-    /// Of the waiting pod.
+    /// The service of the waiting pod.
     own: Service,
-    /// Of a lower priority.
+    /// The services of a lower priority.
     services: HashMap<ServiceName, Service>,
     records: HashMap<PodId, PodRecord>,
     nodes: Vec<FullNode>,

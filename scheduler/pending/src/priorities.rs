@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use model::RedisMillis;
 use model::ids::PodId;
+use model::spec::Priority;
 use placement::{ClusterSnapshot, Decision, DecisionRecord, PlacementPolicy, PodRequest, decide_and_record};
 use store::{Store, StoreError};
 
@@ -58,20 +59,24 @@ fn order(pods: &[PendingPod], now: RedisMillis) -> Vec<usize> {
     let mut of_services: HashMap<&str, u64> = HashMap::new();
     for pod in pods {
         let waited = of_services.entry(pod.request.name()).or_default();
-        *waited = (*waited).max(waited_seconds(pod, now));
+        *waited = (*waited).max(pod.since.map_or(0, |since| waited_seconds(since, now)));
     }
-    let urgency = |pod: &PendingPod| {
+    let urgency_of = |pod: &PendingPod| {
         let waited = of_services.get(pod.request.name()).copied().unwrap_or(0);
-        i64::from(pod.priority.get()).saturating_add_unsigned(waited)
+        urgency(pod.priority, waited)
     };
     let mut order: Vec<usize> = (0..pods.len()).collect();
-    order.sort_by_key(|pod| Reverse((pods[*pod].has_room, urgency(&pods[*pod]))));
+    order.sort_by_key(|pod| Reverse((pods[*pod].has_room, urgency_of(&pods[*pod]))));
     order
 }
 
+pub(crate) fn urgency(priority: Priority, waited_seconds: u64) -> i64 {
+    i64::from(priority.get()).saturating_add_unsigned(waited_seconds)
+}
+
 /// A time in the future counts as now.
-fn waited_seconds(pod: &PendingPod, now: RedisMillis) -> u64 {
-    pod.since.map_or(0, |since| now.saturating_sub(since) / 1000)
+pub(crate) fn waited_seconds(since: RedisMillis, now: RedisMillis) -> u64 {
+    now.saturating_sub(since) / 1000
 }
 
 #[cfg(test)]
@@ -80,7 +85,6 @@ mod tests {
     use bytes::Bytes;
     use model::node::Resources;
     use model::pod::payload::Payload;
-    use model::spec::Priority;
     use placement::{Outcome, Weights};
     use testkit::fixtures;
 

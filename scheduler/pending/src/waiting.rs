@@ -18,6 +18,7 @@ use placement::{ClusterSnapshot, PlacementPolicy, Requirements, count_fitting};
 use store::{Store, StoreError, UnschedulableClass};
 
 use crate::intake::{Intake, PendingPod};
+use crate::priorities::{urgency, waited_seconds};
 use crate::services::read_rules;
 
 /// The number of pods of a class that each look wakes although they fit nowhere, if pods of a lower priority
@@ -89,10 +90,10 @@ pub async fn look_at_classes<'a>(
     let examples = intake.pending.iter().filter_map(|pod| Some((pod, *by_example.get(&pod.payload.raw)?)));
     let (mut current, outdated): (Vec<_>, Vec<_>) =
         examples.partition(|(pod, class)| class_of(pod) == class.class);
-    let urgency = |pod: &PendingPod, since: RedisMillis| {
-        i64::from(pod.priority.get()).saturating_add_unsigned(now.saturating_sub(since) / 1000)
-    };
-    current.sort_by_key(|(pod, class)| (Reverse(urgency(pod, class.since)), class.since));
+    current.sort_by_key(|(pod, class)| {
+        let waited = waited_seconds(class.since, now);
+        (Reverse(urgency(pod.priority, waited)), class.since)
+    });
     let requests: Vec<_> = current.iter().map(|(pod, class)| (&pod.request, class.pods)).collect();
     let fitting = count_fitting(snapshot, now, policy, &requests, max);
     let counts: Vec<usize> = fitting.iter().map(|fitting| *fitting.as_ref().unwrap_or(&0)).collect();
@@ -126,12 +127,13 @@ fn woken(classes: &[(&PendingPod, &UnschedulableClass)], fitting: &[usize]) -> V
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::collections::BTreeSet;
+
     use model::ids::{NodeName, SpecId};
     use model::pod::payload::Payload;
     use model::spec::ServiceInput;
     use placement::{NodeRules, Target};
     use serde_json::json;
-    use std::collections::BTreeSet;
 
     use super::*;
     use crate::intake::pending_pod;

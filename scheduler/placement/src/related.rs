@@ -6,10 +6,8 @@
 //!
 //! Tests: tests, tests::related
 
-use std::collections::HashMap;
-
 use model::ids::ServiceName;
-use model::spec::{Relation, RelationKind, domain_of};
+use model::spec::{Relation, RelationKind};
 
 use crate::filter::Reason;
 use crate::policy::Weights;
@@ -36,16 +34,9 @@ struct RelatedDomain {
 
 impl RelationState {
     pub(crate) fn new(snapshot: &ClusterSnapshot, rule: &Relation, own: Option<&ServiceName>) -> Self {
-        let mut domains: Vec<RelatedDomain> = Vec::new();
-        let mut by_name: HashMap<&str, u32> = HashMap::new();
-        let mut of_nodes = vec![None; snapshot.len()];
-        for (index, _, node) in snapshot.by_name() {
-            let Some(name) = domain_of(&rule.key, &node.name, &node.facts.labels) else { continue };
-            of_nodes[index as usize] = Some(*by_name.entry(name).or_insert_with(|| {
-                domains.push(RelatedDomain { name: name.to_owned(), pods: 0 });
-                (domains.len() - 1) as u32
-            }));
-        }
+        let (of_nodes, names) = snapshot.domains(&rule.key);
+        let domain = |name: &str| RelatedDomain { name: name.to_owned(), pods: 0 };
+        let domains = names.into_iter().map(domain).collect();
         let is_to_itself = own == Some(&rule.service);
         let mut state = Self { rule: rule.clone(), is_to_itself, domain_of: of_nodes, domains, pods: 0 };
         let placed = match rule.kind {

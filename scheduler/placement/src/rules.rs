@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use model::node::Node;
 use model::spec::Spread;
 
 use crate::candidate::Candidate;
@@ -233,16 +232,11 @@ impl SpreadState {
         requirements: &Requirements,
         context: &EvalContext,
     ) -> Self {
-        let mut domains: Vec<Domain> = Vec::new();
-        let mut by_name: HashMap<&str, u32> = HashMap::new();
-        let mut domain_of = vec![None; snapshot.len()];
-        for (index, candidate, node) in snapshot.by_name() {
-            let Some(name) = domain_name(rule, node) else { continue };
-            let domain = *by_name.entry(name).or_insert_with(|| {
-                domains.push(Domain { name: name.to_owned(), pods: 0, is_eligible: false });
-                (domains.len() - 1) as u32
-            });
-            domain_of[index as usize] = Some(domain);
+        let (domain_of, names) = snapshot.domains(rule.key());
+        let domain = |name: &str| Domain { name: name.to_owned(), pods: 0, is_eligible: false };
+        let mut domains: Vec<Domain> = names.into_iter().map(domain).collect();
+        for (index, candidate, _) in snapshot.by_name() {
+            let Some(domain) = domain_of[index as usize] else { continue };
             domains[domain as usize].is_eligible |= is_domain(candidate, requirements, context);
         }
         let mut state = Self { rule: rule.clone(), domain_of, domains, least: 0 };
@@ -322,10 +316,6 @@ impl SpreadState {
         );
         Some(format!("{key}={name} has {pods} of its pods, {beside}, and max_skew is {}", self.rule.max_skew))
     }
-}
-
-fn domain_name<'a>(rule: &Spread, node: &'a Node) -> Option<&'a str> {
-    rule.domain(&node.name, &node.facts.labels)
 }
 
 fn too_many(on_node: u64, most: NonZeroU64) -> String {

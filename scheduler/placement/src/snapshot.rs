@@ -3,6 +3,8 @@
 //! Every change updates the orders, so a decision examines only the best few. The copy may be outdated: the
 //! script that assigns pods checks again.
 
+mod domains;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -9,10 +9,9 @@
 use std::time::{Duration, Instant};
 
 use daemon::control_loop::{Loop, Next};
-use model::ids::NodeName;
 use model::node::{Node, NodeState, RebalancePolicy};
 use model::spec::PlacementProfile;
-use pending::{ClusterState, PlannedChange, PressureKind, Relief, begin_planned_moves, plan};
+use pending::{ClusterState, PlannedChange, Relief, begin_planned_moves, plan};
 use placement::PlacementPolicy;
 use store::{Store, StoreError};
 
@@ -99,7 +98,8 @@ impl BalanceLoop {
     }
 
     async fn balance(&mut self) -> Result<(), StoreError> {
-        let (now, max_moves) = (Instant::now(), self.budget.left(Instant::now()));
+        let now = Instant::now();
+        let max_moves = self.budget.left(now);
         if !self.joined.is_due(now) || max_moves == 0 {
             return Ok(());
         }
@@ -127,7 +127,7 @@ impl BalanceLoop {
             return Ok(());
         }
         let change = PlannedChange::Relieve(Relief { kind, pods, min_age: self.min_relief_age });
-        let why = relief_reason(&node, kind);
+        let why = format!("{node} has been under {} pressure", kind.as_str());
         let (moves, _) = self.carry_out(change, &why).await?;
         self.reliefs.spend(now, moves);
         Ok(())
@@ -154,8 +154,4 @@ impl BalanceLoop {
         let moves = begin_planned_moves(&self.store, &mut outcome, until, why).await?;
         Ok((moves, is_calm))
     }
-}
-
-fn relief_reason(node: &NodeName, kind: PressureKind) -> String {
-    format!("{node} has been under {} pressure", kind.as_str())
 }

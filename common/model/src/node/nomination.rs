@@ -1,4 +1,6 @@
 //! Room on a node that is kept for a pod, for which pods of a lower priority are stopped there.
+//!
+//! Tests: beside the code, scripts::preemption
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +20,7 @@ pub struct Nomination {
 }
 
 impl Nomination {
-    /// One that begins in the future was written by a former master whose clock was ahead: it is over.
+    /// A nomination that begins in the future is over: a former master whose clock was ahead wrote it.
     pub fn holds(&self, now: RedisMillis) -> bool {
         self.since <= now && now < self.until
     }

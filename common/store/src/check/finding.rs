@@ -129,6 +129,11 @@ impl Repair {
 }
 
 impl Finding {
+    #[cfg(test)]
+    pub(super) fn in_words(&self) -> String {
+        format!("{}; {}", self.problem, self.repair())
+    }
+
     pub fn repair(&self) -> String {
         match &self.repair {
             Repair::Scripted(call) if call.words == RENAMES => {

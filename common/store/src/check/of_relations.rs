@@ -46,10 +46,7 @@ mod tests {
             relations: [("web", "api gone"), ("cache", "db")].map(bytes).into(),
             ..KeyCopy::default()
         };
-        let found: Vec<String> = missing_and_stale(&copy)
-            .iter()
-            .map(|found| format!("{}; {}", found.problem, found.repair()))
-            .collect();
+        let found: Vec<String> = missing_and_stale(&copy).iter().map(Finding::in_words).collect();
         let expected = [
             "lacks db at web, which its rules for placement name; adds db",
             "has gone at web, which no rule of it names; removes gone",

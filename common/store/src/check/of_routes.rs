@@ -68,10 +68,7 @@ mod tests {
             ]),
             ..KeyCopy::default()
         };
-        let found: Vec<String> = missing_and_stale(&copy)
-            .iter()
-            .map(|found| format!("{}; {}", found.problem, found.repair()))
-            .collect();
+        let found: Vec<String> = missing_and_stale(&copy).iter().map(Finding::in_words).collect();
         let expected = [
             "lacks tcp:1 of service web; adds tcp:1",
             "has api.example/ -> api 81, which no service has; removes the entry",

@@ -73,11 +73,12 @@ impl From<usize> for WaitingPods {
 
 impl WaitingPods {
     /// Whether the siblings of these pods are read; `None` if they do not count.
-    pub fn reads_siblings(self, placement: &Placement, replicas: usize, is_global: bool) -> Option<bool> {
-        let counts = placement.counts_pods();
+    pub fn reads_siblings(self, service: &PlacedService, replicas: usize, is_global: bool) -> Option<bool> {
+        let counts = service.placement.counts_pods();
         let is_small = !is_global && (2..=MAX_REPLICAS).contains(&replicas);
         let is_counted = counts || self.are_ordinals || is_small;
-        is_counted.then_some(counts || self.count < replicas)
+        let reads = is_counted.then_some(counts || self.count < replicas);
+        if service.is_related() { Some(true) } else { reads }
     }
 }
 
@@ -110,8 +111,7 @@ impl Store {
         for ((name, named_by), (service, replicas)) in names.iter().zip(named_by).zip(&mut placed) {
             service.named_by = named_by;
             let is_global = !service.members.as_stored().is_empty();
-            let reads = services[name].reads_siblings(&service.placement, *replicas, is_global);
-            let reads = if service.is_related() { Some(true) } else { reads };
+            let reads = services[name].reads_siblings(service, *replicas, is_global);
             service.siblings = reads.map(|_| Vec::new());
             read_too.extend((reads == Some(true)).then_some(name));
         }

@@ -15,7 +15,7 @@ use model::node::Resources;
 pub struct PlannedPreemption {
     pub node: NodeName,
     pub incarnation: Incarnation,
-    /// Of the waiting pod's service, whose priority is higher.
+    /// The seen revision of the waiting pod's service.
     pub revision: u64,
     /// Enough for the request, and none too many.
     pub victims: Vec<PreemptedPod>,
@@ -29,9 +29,9 @@ pub struct PreemptedPod {
     pub pod: PodId,
     pub assignment: AssignmentId,
     pub service: ServiceName,
-    /// Of its service, from before its pods were counted.
+    /// The `step` of its service, from before its pods were counted.
     pub step: String,
-    /// Of its service, when its priority was read.
+    /// The revision of its service when its priority was read.
     pub revision: u64,
 }
 

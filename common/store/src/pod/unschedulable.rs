@@ -19,7 +19,7 @@ pub struct UnschedulableClass {
     pub since: RedisMillis,
     /// Payload of the oldest pod.
     pub example: Bytes,
-    /// Of the oldest pod, when it was parked. Unreadable ones are none.
+    /// Why the oldest pod was parked; empty if that is unreadable.
     pub refusals: Vec<Refusal>,
 }
 

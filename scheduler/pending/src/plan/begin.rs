@@ -11,8 +11,8 @@ use store::{Store, StoreError};
 use super::outcome::PlanOutcome;
 use crate::begin_moves::{BegunMove, begin_moves};
 
-/// Returns the number of moves. Those of services that have changed since it was
-/// read are taken out of it, with a note.
+/// Returns the number of moves. The moves of a service that has changed since the plan read it are taken out
+/// of the plan, with a note.
 pub async fn begin_planned_moves(
     store: &Store,
     outcome: &mut PlanOutcome,

@@ -204,28 +204,16 @@ impl Fork {
     /// As [`placed_services`](store::Store::placed_services) reads it.
     fn placed(&self, name: &ServiceName, waiting: WaitingPods, named_by: Vec<ServiceName>) -> PlacedService {
         let Some(service) = self.services.get(name) else { return PlacedService::default() };
-        let placed = PlacedService { named_by, ..self.related(name) };
-        let reads = waiting.reads_siblings(&placed.placement, service.replicas as usize, service.is_global());
-        match reads {
-            _ if placed.is_related() => placed,
-            Some(true) => placed,
-            other => PlacedService { siblings: other.map(|_| Vec::new()), ..placed },
-        }
+        let placed = PlacedService { named_by, ..without_siblings(service) };
+        let reads = waiting.reads_siblings(&placed, service.replicas as usize, service.is_global());
+        let siblings = reads.map(|reads| if reads { self.siblings(service) } else { Vec::new() });
+        PlacedService { siblings, ..placed }
     }
 
     /// With all its pods.
     fn related(&self, name: &ServiceName) -> PlacedService {
         let Some(service) = self.services.get(name) else { return PlacedService::default() };
-        PlacedService {
-            placement: service.fields.placement.clone().unwrap_or_default(),
-            profile: service.fields.scheduler,
-            priority: service.fields.priority.unwrap_or_default(),
-            preemption: service.fields.preemption,
-            siblings: Some(self.siblings(service)),
-            moves: service.moves.clone(),
-            members: service.members.clone(),
-            ..PlacedService::default()
-        }
+        PlacedService { siblings: Some(self.siblings(service)), ..without_siblings(service) }
     }
 
     /// By service, the others whose rules name it.
@@ -506,4 +494,16 @@ fn new_node(name: NodeName, capacity: Resources, labels: BTreeMap<String, String
     let settings = NodeSettings { forms: FORM_WITH_RULES, ..NodeSettings::default() };
     let facts = NodeInfo { labels, capacity, settings: Some(settings), ..NodeInfo::default() };
     Node::new(name, facts, now)
+}
+
+fn without_siblings(service: &Service) -> PlacedService {
+    PlacedService {
+        placement: service.fields.placement.clone().unwrap_or_default(),
+        profile: service.fields.scheduler,
+        priority: service.fields.priority.unwrap_or_default(),
+        preemption: service.fields.preemption,
+        moves: service.moves.clone(),
+        members: service.members.clone(),
+        ..PlacedService::default()
+    }
 }

@@ -46,11 +46,12 @@ impl Fork {
 
     /// The new node has less of this pressure by as much as is too much.
     pub(super) fn relieve(&mut self, Relief { kind, pods, min_age }: &Relief) {
-        let of_id = |id: &PodId| (0..self.pods.len()).find(|index| self.pods[*index].pod.payload.id == *id);
+        let by_id = self.pods.iter().enumerate().map(|(index, pod)| (&pod.pod.payload.id, index));
+        let by_id: HashMap<&PodId, usize> = by_id.collect();
         let youngest = self.now.saturating_sub(min_age.as_millis() as u64);
-        let mut indices: Vec<usize> = pods.iter().filter_map(of_id).collect();
-        indices.retain(|index| self.pods[*index].created_at <= youngest);
-        for MovablePod { index, mut pod, node } in self.movable(indices.into_iter()) {
+        let is_old = |index: &usize| self.pods[*index].created_at <= youngest;
+        let indices = pods.iter().filter_map(|id| by_id.get(id).copied()).filter(is_old);
+        for MovablePod { index, mut pod, node } in self.movable(indices) {
             let placed = self.set_services(std::slice::from_mut(&mut pod));
             self.snapshot.set_placed(placed);
             let phase = self.pods[index].phase;

@@ -38,7 +38,7 @@ local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
   { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'disk_problem',
     'labels_revision', 'nominated' })
 
--- Of the room for other pods, or with -1 for the one that it is kept for.
+-- Subtracts the kept room from what is free, or with the sign -1 adds it again.
 local function keep_room(node, sign)
   node.free_pods = node.free_pods - sign
   for r = 1, RESOURCE_COUNT do node.free[r] = node.free[r] - sign * (node.kept[r] or 0) end

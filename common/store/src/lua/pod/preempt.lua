@@ -21,7 +21,7 @@ if not is_ready or read_nomination(nominated) then return 'CHANGED' end
 if redis.call('HGET', nominee_key, 'phase') ~= 'pending' then return 'CHANGED' end
 if redis.call('HGET', its_service_key, 'revision') ~= its_seen_revision then return 'CHANGED' end
 
--- What is free once all of these pods are gone; and what each has.
+-- The amounts that are free once all of these pods are gone, and those of each pod.
 local free, free_pods, parts = {}, (tonumber(pods) or 0) - (tonumber(used_pods) or 0) + pod_count, {}
 for r = 1, RESOURCE_COUNT do
   request[r] = bounded(request[r])

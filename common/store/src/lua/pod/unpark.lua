@@ -4,7 +4,7 @@
 -- Reply: {number of pods that were queued, `freed` of `meta`}
 local MAX_WAIT_MS = 60000
 local sq, uq, uq_at, uq_why, uq_class, uq_by_class = head_keys()
--- Of the pods that are due.
+-- `max_count` limits the pods that are due.
 local max_count = head_args()
 redis.call('LLEN', sq)
 redis.call('HLEN', uq)
